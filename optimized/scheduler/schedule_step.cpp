@@ -1,4 +1,4 @@
-#include "optimized/scheduler/schedule_step.h"
+#include "optimized/scheduler/scheduler_state.h"
 
 #include <algorithm>
 #include <cstddef>

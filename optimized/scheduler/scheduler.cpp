@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "contract/core/check.h"
-#include "optimized/scheduler/schedule_step.h"
-#include "optimized/scheduler/take_output.h"
 
 namespace kvfence::optimized {
 

@@ -288,4 +288,21 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   std::uint64_t num_skips = 0;
 };
 
+/// Plans a step: the rules of schedule in contract/scheduler/scheduler.h (schedule_step.cpp).
+/// Overwrites out. Requires: fewer than max_concurrent_batches steps in flight.
+/// Cost: O(requests scheduled, preempted, admitted or asked again, and their new blocks).
+void schedule_step(SchedulerState& state, SchedulerOutput& out);
+
+// Taking in what a step produced: the rules of update_from_output (take_output.cpp).
+
+/// Whether update_from_output has to be refused, and why. Changes nothing but scratch storage.
+ErrorCode check_output(SchedulerState& state, const SchedulerOutput& scheduler_output,
+                       const ModelRunnerOutput& model_runner_output);
+
+/// Overwrites out. Requires: check_output finds nothing.
+/// Cost: O(requests of the step, their tokens and the blocks of those that end); with invalid
+/// blocks, O(blocks of loading and running requests).
+void take_output(SchedulerState& state, const ModelRunnerOutput& model_runner_output,
+                 EngineCoreOutputs& out);
+
 }  // namespace kvfence::optimized

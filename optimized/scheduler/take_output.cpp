@@ -1,4 +1,4 @@
-#include "optimized/scheduler/take_output.h"
+#include "optimized/scheduler/scheduler_state.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -5,7 +5,6 @@
 #include "properties/engine/rooms.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +25,7 @@
 #include "properties/core/difference.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/named_place.h"
 #include "properties/engine/shown_requests.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/block_table_rules.h"
@@ -35,7 +35,7 @@ namespace kvfence::engine {
 namespace {
 
 /// Every core rule: what the command line and the documentation list.
-constexpr std::array<Invariant, 21> kCoreInvariants = {{
+constexpr Invariant kCoreInvariants[] = {
     {"engine.1", "blocks_add_up",
      "empty, cached and referenced blocks are those of the free queue and of the pool"},
     {"engine.2", "null_and_sinks_stay_out",
@@ -91,7 +91,9 @@ constexpr std::array<Invariant, 21> kCoreInvariants = {{
      "without requests, and copies of a connector's own, every block but null and sinks is free"},
     {"engine.21", "a_refused_command_changes_nothing",
      "after a refused command numbers and state are those before it"},
-}};
+};
+
+using Rule = NamedPlace<kCoreInvariants>;
 
 using kv_cache::to_value;
 using kvfence::to_value;
@@ -101,39 +103,13 @@ using kvfence::detail::key_value;
 using kvfence::detail::phrase;
 using kvfence::detail::place_name;
 
-// The places of kCoreInvariants, so that code names a rule by what it says.
-enum Rule : std::size_t {
-  kBlocksAddUp,
-  kNullAndSinks,
-  kRefCnt,
-  kQueue,
-  kOnePlaceOfBlock,
-  kKeysFit,
-  kOnlyComputedCached,
-  kEvents,
-  kOnePlaceOfRequest,
-  kTokensAddUp,
-  kComputedHaveBlocks,
-  kLoadKeepsBlocks,
-  kFailedBlocks,
-  kLetGo,
-  kWorkersKnow,
-  kLimits,
-  kOutputs,
-  kFinished,
-  kProgress,
-  kRest,
-  kRefused
-};
-static_assert(kCoreInvariants.size() == kRefused + 1);
-
 Divergence broken_values(Rule rule, std::string_view member, Value expected, Value actual,
                          const World& world) {
   Divergence divergence = kvfence::detail::locate_difference(
       std::string(member), std::move(expected), std::move(actual),
       [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
-  divergence.oracle = kCoreInvariants[rule].name;
-  divergence.message = kCoreInvariants[rule].rule;
+  divergence.oracle = kCoreInvariants[rule.place()].name;
+  divergence.message = kCoreInvariants[rule.place()].rule;
   return divergence;
 }
 
@@ -153,19 +129,19 @@ Divergence broken_phrase(Rule rule, std::string_view member, std::string_view ex
 Rule rule_of(BlockRule rule) {
   switch (rule) {
     case BlockRule::kNullAndSinksStayOut:
-      return kNullAndSinks;
+      return "null_and_sinks_stay_out";
     case BlockRule::kRefCntCountsPlaces:
-      return kRefCnt;
+      return "ref_cnt_counts_places";
     case BlockRule::kQueueHoldsTheUnreferenced:
-      return kQueue;
+      return "queue_holds_the_unreferenced";
     case BlockRule::kABlockHasOnePlace:
-      return kOnePlaceOfBlock;
+      return "a_block_has_one_place";
     case BlockRule::kKeysFitTheirPlaces:
-      return kKeysFit;
+      return "keys_fit_their_places";
     case BlockRule::kListAGroup:
       break;
   }
-  return kComputedHaveBlocks;
+  return "computed_tokens_have_blocks";
 }
 
 std::uint32_t size_of(const auto& list) { return static_cast<std::uint32_t>(list.size()); }
@@ -193,7 +169,8 @@ std::optional<Divergence> check_unchanged(const Observation& before, const Obser
     const MemberRef now = is[at];
     const bool was_observed = then.is_present() && now.is_present();
     if (then.domain() != Domain::kState || !was_observed || then.equals(now)) continue;
-    return broken_values(kRefused, then.declaration().name, then.value(), now.value(), world);
+    return broken_values("a_refused_command_changes_nothing", then.declaration().name, then.value(),
+                         now.value(), world);
   }
   return std::nullopt;
 }
@@ -430,7 +407,7 @@ class SchedulerRules {
   Found check_step(const SchedulerObservation& shown, const World& world) {
     if (!std::is_permutation(ended_.begin(), ended_.end(), shown.finished->begin(),
                              shown.finished->end())) {
-      return broken(kFinished, "finished", ended_, *shown.finished, world);
+      return broken("finished_are_reported_once", "finished", ended_, *shown.finished, world);
     }
     ended_.clear();
     for (std::size_t at = 0; at < shown.new_reqs->size(); ++at) {
@@ -455,13 +432,14 @@ class SchedulerRules {
         (pause_state_ == PauseState::kPausedAll && !shown.scheduled->empty()) ||
         (pause_state_ != PauseState::kUnpaused && (is_resumed || !shown.new_reqs->empty()));
     if (is_over_pause) {
-      return broken_phrase(kLimits, "scheduled", "what the pause allows", *shown.scheduled, world);
+      return broken_phrase("a_step_keeps_its_limits", "scheduled", "what the pause allows",
+                           *shown.scheduled, world);
     }
     if (!shown.never_fits.has_value()) return std::nullopt;
     Track* const track = find(*shown.never_fits, world);
     if (!track || !track->is_unfinished) {
-      return broken_phrase(kFinished, "never_fits", "an unfinished request", *shown.never_fits,
-                           world);
+      return broken_phrase("finished_are_reported_once", "never_fits", "an unfinished request",
+                           *shown.never_fits, world);
     }
     end(*track);
     return std::nullopt;
@@ -471,12 +449,14 @@ class SchedulerRules {
                   const SchedulerObservation& shown, const World& world) {
     Track* const track = find(name, world);
     if (!track || !track->is_unfinished || track->told_step == num_steps_) {
-      return broken_phrase(kWorkersKnow, place, "an unfinished request, once", name, world);
+      return broken_phrase("workers_know_the_tables", place, "an unfinished request, once", name,
+                           world);
     }
     const std::uint32_t most = track->num_shown_computed;
     if (state_was_seen_ && most > 0 && told.num_computed > most &&
         !contains(*shown.preempted, name)) {
-      return broken(kWorkersKnow, place + ".num_computed_tokens", most, told.num_computed, world);
+      return broken("workers_know_the_tables", place + ".num_computed_tokens", most,
+                    told.num_computed, world);
     }
     track->told_step = num_steps_;
     track->is_told_whole = told.is_whole;
@@ -500,22 +480,22 @@ class SchedulerRules {
       const ScheduledRequest& entry = scheduled[at];
       Track* const track = find(entry.request, world);
       if (!track || !track->is_unfinished || track->scheduled_step == num_steps_) {
-        return broken_phrase(kLimits, element("scheduled", at), "an unfinished request, once",
-                             entry.request, world);
+        return broken_phrase("a_step_keeps_its_limits", element("scheduled", at),
+                             "an unfinished request, once", entry.request, world);
       }
       if (track->is_loading) {
-        return broken_phrase(kLoadKeepsBlocks, element("scheduled", at), "nobody who loads",
-                             entry.request, world);
+        return broken_phrase("a_load_keeps_its_blocks", element("scheduled", at),
+                             "nobody who loads", entry.request, world);
       }
       if (track->told_step != num_steps_) {
-        return broken_phrase(kWorkersKnow, element("scheduled", at), "a new or cached request",
-                             entry.request, world);
+        return broken_phrase("workers_know_the_tables", element("scheduled", at),
+                             "a new or cached request", entry.request, world);
       }
       const std::uint32_t num_tokens = entry.num_tokens;
       total += num_tokens;
       if (num_tokens == 0 || (threshold > 0 && num_tokens > threshold) ||
           track->num_told_computed + num_tokens > config_.kv_cache.max_model_len) {
-        return broken_phrase(kLimits, element("scheduled", at) + ".num_tokens",
+        return broken_phrase("a_step_keeps_its_limits", element("scheduled", at) + ".num_tokens",
                              "tokens within threshold and model length", num_tokens, world);
       }
       track->scheduled_step = num_steps_;
@@ -524,11 +504,11 @@ class SchedulerRules {
       planned.push_back({number_of(*track), num_tokens, size_of(entry.spec_tokens), entry.samples});
     }
     if (shown.new_reqs->size() + shown.cached_reqs->size() != scheduled.size()) {
-      return broken(kWorkersKnow, "cached_reqs", size_of(scheduled),
+      return broken("workers_know_the_tables", "cached_reqs", size_of(scheduled),
                     size_of(*shown.new_reqs) + size_of(*shown.cached_reqs), world);
     }
     if (total <= config_.token_budget()) return std::nullopt;
-    return broken(kLimits, "scheduled", config_.token_budget(), total, world);
+    return broken("a_step_keeps_its_limits", "scheduled", config_.token_budget(), total, world);
   }
 
   // ---- A step comes back. ----
@@ -597,12 +577,12 @@ class SchedulerRules {
           if (status != RequestStatus::kRunning) continue;
           for (const RequestOutput& output : *shown.outputs) {
             if (output.request != state.id || output.tokens.empty()) continue;
-            return broken_values(kFailedBlocks, "outputs", phrase("none of " + state.id),
-                                 to_value(output.tokens), world);
+            return broken_values("failed_blocks_are_computed_again", "outputs",
+                                 phrase("none of " + state.id), to_value(output.tokens), world);
           }
         }
         if (!counted_by || goes_back) continue;
-        return broken_phrase(kFailedBlocks, "requests",
+        return broken_phrase("failed_blocks_are_computed_again", "requests",
                              "block " + std::to_string(block) + " to be computed again",
                              *shown.requests, world);
       }
@@ -616,8 +596,8 @@ class SchedulerRules {
     const std::string place = element("outputs", at);
     Track* const track = find(output.request, world);
     if (!track || !track->is_unfinished || track->output_update == num_updates_) {
-      return broken_phrase(kOutputs, place + ".request", "an unfinished request, once",
-                           output.request, world);
+      return broken_phrase("outputs_come_from_steps", place + ".request",
+                           "an unfinished request, once", output.request, world);
     }
     track->output_update = num_updates_;
 
@@ -636,9 +616,11 @@ class SchedulerRules {
     const bool is_sampled =
         tokens.size() <= sampled.size() &&
         (setup_.device || std::equal(tokens.begin(), tokens.end(), sampled.begin()));
-    if (!is_sampled) return broken(kOutputs, place + ".tokens", sampled, tokens, world);
+    if (!is_sampled)
+      return broken("outputs_come_from_steps", place + ".tokens", sampled, tokens, world);
     if (tokens.empty() && !is_finished(output.status)) {
-      return broken_phrase(kOutputs, place + ".tokens", "some, or an end", tokens, world);
+      return broken_phrase("outputs_come_from_steps", place + ".tokens", "some, or an end", tokens,
+                           world);
     }
 
     const AddRequest& limits = track->limits;
@@ -654,7 +636,7 @@ class SchedulerRules {
           stops || num_outputs >= limits.max_tokens || num_tokens >= config_.kv_cache.max_model_len;
       const bool ends = index + 1 == tokens.size() && is_finished(output.status);
       if (must_end == ends) continue;
-      return broken_phrase(kOutputs, place + ".status",
+      return broken_phrase("outputs_come_from_steps", place + ".status",
                            must_end ? "an end at token " + std::to_string(token) : "no end yet",
                            std::string(to_text(output.status)), world);
     }
@@ -681,7 +663,8 @@ class SchedulerRules {
               return std::holds_alternative<AllBlocksCleared>(event);
             });
         if (last == without_own.rend()) {
-          return broken_phrase(kEvents, "events", "the connector's too", *shown.events, world);
+          return broken_phrase("events_mirror_the_keys", "events", "the connector's too",
+                               *shown.events, world);
         }
         without_own.erase(std::prev(last.base()));
       }
@@ -694,7 +677,7 @@ class SchedulerRules {
       found = mirror_->compare(*shown.keys, config_.kv_cache.pool);
     }
     if (!found) return std::nullopt;
-    return broken_values(kEvents, found->field, std::move(found->expected),
+    return broken_values("events_mirror_the_keys", found->field, std::move(found->expected),
                          std::move(found->actual), world);
   }
 
@@ -705,41 +688,42 @@ class SchedulerRules {
       return broken(rule, member, expected, actual, world);
     };
     const std::uint32_t num_blocks = config_.kv_cache.pool.num_gpu_blocks;
-    if (auto found = differs(kBlocksAddUp, "num_referenced_blocks",
+    if (auto found = differs("blocks_add_up", "num_referenced_blocks",
                              num_blocks - shown.num_empty_blocks - shown.num_cached_blocks,
                              shown.num_referenced_blocks)) {
       return found;
     }
     if (shown.num_running > config_.max_num_seqs) {
-      return broken(kLimits, "num_running", config_.max_num_seqs, shown.num_running, world);
+      return broken("a_step_keeps_its_limits", "num_running", config_.max_num_seqs,
+                    shown.num_running, world);
     }
     const std::uint32_t num_waiting = shown.num_waiting + shown.num_skipped_waiting;
-    if (auto found = differs(kOnePlaceOfRequest, "num_waiting", num_unfinished_ - shown.num_running,
-                             num_waiting)) {
+    if (auto found = differs("a_request_has_one_place", "num_waiting",
+                             num_unfinished_ - shown.num_running, num_waiting)) {
       return found;
     }
     if (!shown.requests.has_value()) return std::nullopt;
     std::uint32_t num_cached = 0;
     for (BlockId block : *shown.free_queue) num_cached += (*shown.keys)[block].empty() ? 0 : 1;
     if (auto found =
-            differs(kBlocksAddUp, "num_cached_blocks", num_cached, shown.num_cached_blocks)) {
+            differs("blocks_add_up", "num_cached_blocks", num_cached, shown.num_cached_blocks)) {
       return found;
     }
     if (auto found =
-            differs(kBlocksAddUp, "num_referenced_blocks", num_blocks - size_of(*shown.free_queue),
-                    shown.num_referenced_blocks)) {
+            differs("blocks_add_up", "num_referenced_blocks",
+                    num_blocks - size_of(*shown.free_queue), shown.num_referenced_blocks)) {
       return found;
     }
-    if (auto found = differs(kOnePlaceOfRequest, "num_running", size_of(*shown.running),
+    if (auto found = differs("a_request_has_one_place", "num_running", size_of(*shown.running),
                              shown.num_running)) {
       return found;
     }
-    if (auto found = differs(kOnePlaceOfRequest, "num_waiting", size_of(*shown.waiting),
+    if (auto found = differs("a_request_has_one_place", "num_waiting", size_of(*shown.waiting),
                              shown.num_waiting)) {
       return found;
     }
-    return differs(kOnePlaceOfRequest, "num_skipped_waiting", size_of(*shown.skipped_waiting),
-                   shown.num_skipped_waiting);
+    return differs("a_request_has_one_place", "num_skipped_waiting",
+                   size_of(*shown.skipped_waiting), shown.num_skipped_waiting);
   }
 
   Found check_state(const SchedulerObservation& shown, const World& world) {
@@ -798,21 +782,21 @@ class SchedulerRules {
       const RequestState& state = (*shown.requests)[at];
       Track* const track = find(state.id, world);
       if (!track || track->shown || track->is_unfinished == is_finished(state.status)) {
-        return broken_phrase(kOnePlaceOfRequest, element("requests", at),
+        return broken_phrase("a_request_has_one_place", element("requests", at),
                              "a request with the status of one that is there", state.id, world);
       }
       track->shown = &state;
       num_unfinished += track->is_unfinished ? 1 : 0;
     }
     if (num_unfinished != num_unfinished_) {
-      return broken_phrase(kOnePlaceOfRequest, "requests", "every unfinished request",
+      return broken_phrase("a_request_has_one_place", "requests", "every unfinished request",
                            *shown.requests, world);
     }
     owners_.clear();
     for (const RequestBlocks& table : *shown.tables) {
       Track* const track = find(table.request, world);
       if (!track || !track->shown || track->table) {
-        return broken_phrase(kOnePlaceOfRequest, "tables", "none of a request that is gone",
+        return broken_phrase("a_request_has_one_place", "tables", "none of a request that is gone",
                              table.request, world);
       }
       track->table = &table.blocks;
@@ -822,7 +806,7 @@ class SchedulerRules {
       Track& track = tracks_[number];
       if (track.shown) continue;
       if (track.is_loading) {
-        return broken_phrase(kLoadKeepsBlocks, "requests", track.limits.id + " among them",
+        return broken_phrase("a_load_keeps_its_blocks", "requests", track.limits.id + " among them",
                              *shown.requests, world);
       }
       track.request.reset();
@@ -840,7 +824,7 @@ class SchedulerRules {
             track && track->is_unfinished && track->place == Place::kNowhere &&
             (track->shown->status == RequestStatus::kRunning) == (place == Place::kRunning);
         if (!fits) {
-          return broken_phrase(kOnePlaceOfRequest, element(member, at),
+          return broken_phrase("a_request_has_one_place", element(member, at),
                                "an unfinished request that belongs there and stands nowhere else",
                                names[at], world);
         }
@@ -863,18 +847,19 @@ class SchedulerRules {
     };
     const std::uint32_t num_tokens = size_of(track.request->all_token_ids());
     if (state.num_tokens != num_tokens) {
-      return wrong(kTokensAddUp, "num_tokens", num_tokens, state.num_tokens);
+      return wrong("tokens_add_up", "num_tokens", num_tokens, state.num_tokens);
     }
     const bool loads = state.status == RequestStatus::kWaitingForRemoteKVs;
     if (track.is_loading && (!track.table || loads != track.is_unfinished)) {
-      return broken_phrase(kLoadKeepsBlocks, "requests[" + name + "]",
+      return broken_phrase("a_load_keeps_its_blocks", "requests[" + name + "]",
                            "one that waits for its load, with blocks",
                            std::string(to_text(state.status)), world);
     }
     if (!track.is_unfinished) {
       const bool may_stay = !track.is_released && (track.is_held || setup_.has_workers());
       if (may_stay) return std::nullopt;
-      return broken_phrase(kLetGo, "requests", "none of " + name, *shown.requests, world);
+      return broken_phrase("a_finished_request_is_let_go", "requests", "none of " + name,
+                           *shown.requests, world);
     }
 
     // With workers a load shows as a status alone.
@@ -888,7 +873,7 @@ class SchedulerRules {
         state.num_computed_tokens - std::min(state.num_computed_tokens, track.num_planned_tokens);
     const std::uint32_t most = num_tokens - (loads ? 0 : 1);
     if (num_computed > most) {
-      return wrong(kTokensAddUp, "num_computed_tokens", most + track.num_planned_tokens,
+      return wrong("tokens_add_up", "num_computed_tokens", most + track.num_planned_tokens,
                    state.num_computed_tokens);
     }
     // Who comes in may get the places of drafts in the step after.
@@ -903,7 +888,8 @@ class SchedulerRules {
       const std::uint32_t least = kv_cache::blocks_for(num_slots, spec.block_size);
       const std::uint32_t length = track.table ? size_of((*track.table)[group]) : 0;
       if (length < least) {
-        return broken(kComputedHaveBlocks, "tables[" + name + "][" + std::to_string(group) + "]",
+        return broken("computed_tokens_have_blocks",
+                      "tables[" + name + "][" + std::to_string(group) + "]",
                       std::to_string(least) + " places", std::to_string(length) + " places", world);
       }
     }
@@ -916,8 +902,9 @@ class SchedulerRules {
   Found check_told(const Track& track, const World& world) const {
     const std::uint32_t num_computed = track.num_told_computed + track.num_scheduled_tokens;
     if (track.shown->num_computed_tokens != num_computed) {
-      return broken(kWorkersKnow, "requests[" + track.shown->id + "].num_computed_tokens",
-                    num_computed, track.shown->num_computed_tokens, world);
+      return broken("workers_know_the_tables",
+                    "requests[" + track.shown->id + "].num_computed_tokens", num_computed,
+                    track.shown->num_computed_tokens, world);
     }
     for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
       // Mamba moves its states along.
@@ -929,7 +916,7 @@ class SchedulerRules {
           known.begin(), known.end(), now.begin(), now.end(),
           [](BlockId told, BlockId block) { return block == told || block == kNullBlockId; });
       if (is_known) continue;
-      return broken(kWorkersKnow, "blocks of " + track.shown->id, now, known, world);
+      return broken("workers_know_the_tables", "blocks of " + track.shown->id, now, known, world);
     }
     return std::nullopt;
   }
@@ -956,8 +943,8 @@ class SchedulerRules {
       for (std::size_t index = most / block_size; index < blocks.size(); ++index) {
         const BlockHash& key = (*shown.keys)[blocks[index]];
         if (key.empty() || block_tables_.is_aliased(blocks[index])) continue;
-        return broken_values(kOnlyComputedCached, place_name(state.id, group, index), Value(),
-                             key_value(key), world);
+        return broken_values("only_computed_blocks_are_cached", place_name(state.id, group, index),
+                             Value(), key_value(key), world);
       }
     }
     return std::nullopt;
@@ -969,8 +956,8 @@ class SchedulerRules {
     const bool copies_rest =
         !setup_.simple || (shown.copies->empty() && !*shown.has_pending_stores);
     if (shown.requests->empty() && copies_rest && !is_idle) {
-      return broken(kRest, "num_referenced_blocks", num_base_blocks(), shown.num_referenced_blocks,
-                    world);
+      return broken("nothing_is_held_when_all_are_gone", "num_referenced_blocks", num_base_blocks(),
+                    shown.num_referenced_blocks, world);
     }
     // An offloading connector may put a request off without anybody seeing it. A request may run on
     // null blocks alone, where its window is that small.
@@ -984,8 +971,8 @@ class SchedulerRules {
       const bool is_ready = track.is_unfinished && !track.is_blocked && !track.is_loading &&
                             track.put_off_step != num_steps_;
       if (!is_ready) continue;
-      return broken_values(kProgress, "never_fits", phrase(track.limits.id + ", or its admission"),
-                           Value(), world);
+      return broken_values("schedule_makes_progress", "never_fits",
+                           phrase(track.limits.id + ", or its admission"), Value(), world);
     }
     return std::nullopt;
   }

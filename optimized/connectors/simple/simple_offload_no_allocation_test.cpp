@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "contract/scheduler/scheduler.h"
 #include "optimized/base/brisk_engine.h"
 #include "optimized/base/counted_allocations.h"
 #include "optimized/connectors/simple/simple_cpu_offload.h"

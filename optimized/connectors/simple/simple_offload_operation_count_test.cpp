@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/scheduler/scheduler.h"
 #include "planted/optimized/connectors/simple/simple_cpu_offload.h"
 #include "planted/optimized/pool/block_pool.h"
 #include "properties/planted/switches.h"

@@ -5,7 +5,6 @@
 #include "properties/engine/rooms.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -25,13 +24,14 @@
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/named_place.h"
 #include "properties/engine/rank_memory.h"
 
 namespace kvfence::engine::files {
 namespace {
 
 /// Every invariant: what the command line and the documentation list.
-constexpr std::array<Invariant, 8> kInvariants = {{
+constexpr Invariant kInvariants[] = {
     {"files.1", "a_file_holds_its_tokens",
      "a whole file holds in its layer the KV of the tokens that its folder is named by"},
     {"files.2", "files_and_slots_agree",
@@ -54,29 +54,18 @@ constexpr std::array<Invariant, 8> kInvariants = {{
      "after a file that failed, and only then, a new engine starts with nothing in it"},
     {"files.8", "all_comes_to_an_end",
      "nobody waits for a load, and who is filled is there and has not finished"},
-}};
-
-/// The places of kInvariants.
-enum Rule : std::size_t {
-  kAFileHoldsItsTokens,
-  kFilesAndSlotsAgree,
-  kAStepReadsItsOwn,
-  kAFillCoversWhatCountsAsComputed,
-  kSlotsChangeWhereAStepWrites,
-  kWorkersDoWhatTheyAreTold,
-  kAFailureEndsTheEngine,
-  kAllComesToAnEnd,
 };
-static_assert(kInvariants.size() == kAllComesToAnEnd + 1);
+
+using Rule = NamedPlace<kInvariants>;
 
 template <class T>
 Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
-  return broken_rule(kInvariants[rule], member, expected, actual);
+  return broken_rule(kInvariants[rule.place()], member, expected, actual);
 }
 
 Divergence broken_phrase(Rule rule, std::string_view member, std::string_view expected,
                          std::string_view actual) {
-  return broken_values(kInvariants[rule], member, kvfence::detail::phrase(expected),
+  return broken_values(kInvariants[rule.place()], member, kvfence::detail::phrase(expected),
                        kvfence::detail::phrase(actual));
 }
 
@@ -112,7 +101,7 @@ class Invariants final : public Rules {
     Found found;
     if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
     if (!found && *observation.num_engine_starts != num_engine_starts_) {
-      found = broken(kAFailureEndsTheEngine, "num_engine_starts", num_engine_starts_,
+      found = broken("a_failure_ends_the_engine", "num_engine_starts", num_engine_starts_,
                      *observation.num_engine_starts);
     }
     const bool comes_back =
@@ -193,8 +182,8 @@ class Invariants final : public Rules {
     }
     for (const Fill& fill : step.fills) {
       if (admitted.contains(fill.request)) continue;
-      return broken_phrase(kAFillCoversWhatCountsAsComputed, "fills", "of requests that come in",
-                           fill.request);
+      return broken_phrase("a_fill_covers_what_counts_as_computed", "fills",
+                           "of requests that come in", fill.request);
     }
     return std::nullopt;
   }
@@ -225,7 +214,7 @@ class Invariants final : public Rules {
         observation.num_unfinished, observation.num_cached_blocks,
         observation.num_referenced_blocks};
     if (left != nothing) {
-      return broken(kAFailureEndsTheEngine,
+      return broken("a_failure_ends_the_engine",
                     "requests, unfinished ones, cached blocks, referenced ones", nothing, left);
     }
     if (!observation.symbols.has_value()) return std::nullopt;
@@ -235,7 +224,7 @@ class Invariants final : public Rules {
     if (std::ranges::all_of(*observation.symbols, is_empty)) {
       return std::nullopt;
     }
-    return broken_phrase(kAFailureEndsTheEngine, "symbols", "nothing computed", "something");
+    return broken_phrase("a_failure_ends_the_engine", "symbols", "nothing computed", "something");
   }
 
   // ---- What a step did ----
@@ -260,7 +249,7 @@ class Invariants final : public Rules {
       const std::size_t num_copies = num_planned * spec().num_all_layers();
       if (copies.size() > num_copies ||
           (copies.size() < num_copies && observation.failed->empty())) {
-        return broken(kWorkersDoWhatTheyAreTold, std::string(member) + ", how many",
+        return broken("workers_do_what_they_are_told", std::string(member) + ", how many",
                       static_cast<std::uint32_t>(num_copies),
                       static_cast<std::uint32_t>(copies.size()));
       }
@@ -273,7 +262,7 @@ class Invariants final : public Rules {
           return other.request == copy.request && other.layer == copy.layer;
         });
         if (is_planned && num_alike == 1) continue;
-        return broken_phrase(kWorkersDoWhatTheyAreTold, member, "what the step names, once",
+        return broken_phrase("workers_do_what_they_are_told", member, "what the step names, once",
                              name_of("one", copy.folder, copy.layer));
       }
     }
@@ -285,7 +274,7 @@ class Invariants final : public Rules {
       if (!before_ || !before_->files.has_value()) break;
       const std::vector<KVSymbol> held = symbols_in(*before_->files, copy);
       if (copy.symbols == held) continue;
-      return broken(kFilesAndSlotsAgree, name_of("loaded", copy.folder, copy.layer), held,
+      return broken("files_and_slots_agree", name_of("loaded", copy.folder, copy.layer), held,
                     copy.symbols);
     }
     for (const FileCopy& copy : *observation.saved) {
@@ -296,7 +285,7 @@ class Invariants final : public Rules {
       }
       if (copy.symbols == held) held = symbols_in(*observation.files, copy);
       if (copy.symbols == held) continue;
-      return broken(kFilesAndSlotsAgree, name_of("saved", copy.folder, copy.layer), held,
+      return broken("files_and_slots_agree", name_of("saved", copy.folder, copy.layer), held,
                     copy.symbols);
     }
     return std::nullopt;
@@ -310,7 +299,7 @@ class Invariants final : public Rules {
         for (std::size_t token = 0; token < expected.size(); ++token) {
           const KVSymbol* actual = slot(observation, layer, run.table.front(), token);
           if (actual && *actual == expected[token]) continue;
-          return broken(kAStepReadsItsOwn,
+          return broken("a_step_reads_its_own",
                         "token " + std::to_string(token) + " of " + run.request + " in layer " +
                             std::to_string(layer),
                         expected[token], actual ? *actual : kNothingComputed);
@@ -333,7 +322,7 @@ class Invariants final : public Rules {
         for (std::size_t token = 0; token < run.begin; ++token) {
           const KVSymbol* actual = slot(observation, layer, run.table.front(), token);
           if (!actual || *actual == kFilledWithDummies) continue;
-          return broken(kAFillCoversWhatCountsAsComputed,
+          return broken("a_fill_covers_what_counts_as_computed",
                         "token " + std::to_string(token) + " of " + run.request + " in layer " +
                             std::to_string(layer),
                         kFilledWithDummies, *actual);
@@ -374,7 +363,7 @@ class Invariants final : public Rules {
       for (std::size_t at = 0; at < after.size(); ++at) {
         if (after[at] == before[at]) continue;
         if (written.contains(static_cast<BlockId>(at / size))) continue;
-        return broken(kSlotsChangeWhereAStepWrites,
+        return broken("slots_change_where_a_step_writes",
                       "symbols[" + std::to_string(layer) + "][" + std::to_string(at) + "]",
                       before[at], after[at]);
       }
@@ -393,12 +382,12 @@ class Invariants final : public Rules {
       if (!file.whole) continue;
       const auto named = folder_tokens_.find(file.folder);
       if (named == folder_tokens_.end()) {
-        return broken_phrase(kAFileHoldsItsTokens, "files", "folders of tokens that were there",
-                             file.folder);
+        return broken_phrase("a_file_holds_its_tokens", "files",
+                             "folders of tokens that were there", file.folder);
       }
       const std::vector<KVSymbol> expected = symbols_of(file.layer, named->second);
       if (file.symbols == expected) continue;
-      return broken(kAFileHoldsItsTokens, name_of("file", file.folder, file.layer), expected,
+      return broken("a_file_holds_its_tokens", name_of("file", file.folder, file.layer), expected,
                     file.symbols);
     }
     return std::nullopt;
@@ -409,11 +398,13 @@ class Invariants final : public Rules {
     for (const RequestState& state : *observation.requests) {
       if (!is_finished(state.status)) there.insert(state.id);
       if (state.status != RequestStatus::kWaitingForRemoteKVs) continue;
-      return broken_phrase(kAllComesToAnEnd, "requests", "nobody who waits for a load", state.id);
+      return broken_phrase("all_comes_to_an_end", "requests", "nobody who waits for a load",
+                           state.id);
     }
     for (const std::string& name : *observation.filled_requests) {
       if (there.contains(name)) continue;
-      return broken_phrase(kAllComesToAnEnd, "filled_requests", "requests that are there", name);
+      return broken_phrase("all_comes_to_an_end", "filled_requests", "requests that are there",
+                           name);
     }
     return std::nullopt;
   }

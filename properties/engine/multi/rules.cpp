@@ -6,9 +6,9 @@
 #include "properties/engine/rooms.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,12 +22,13 @@
 #include "contract/engine/engine_target.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
+#include "properties/core/named_place.h"
 
 namespace kvfence::engine::multi {
 namespace {
 
 /// Every invariant: what the command line and the documentation list.
-constexpr std::array<Invariant, 8> kInvariants = {{
+constexpr Invariant kInvariants[] = {
     {"multi.1", "slots_add_up", "slots of the CPU cache are free, or hold one block of its lists"},
     {"multi.2", "cpu_blocks_add_up",
      "empty, cached and referenced CPU blocks are all blocks of the simple connector's pool"},
@@ -43,26 +44,16 @@ constexpr std::array<Invariant, 8> kInvariants = {{
      "only an unfinished request has a chosen child; a step takes all extra saves to the workers"},
     {"multi.8", "extra_saves_leave_one",
      "of the notices that a request is sent, one fewer than the children at most are swallowed"},
-}};
+};
+
+using Rule = NamedPlace<kInvariants>;
 
 using Calls = std::vector<ConnectorCall>;
-
-enum Rule : std::size_t {
-  kSlots,
-  kCpuBlocks,
-  kTold,
-  kAsked,
-  kOneLoads,
-  kMetadata,
-  kKept,
-  kExtraSaves
-};
-static_assert(kInvariants.size() == kExtraSaves + 1);
 
 std::string call_name(std::size_t at) { return "connector_calls[" + std::to_string(at) + "]"; }
 
 Divergence broken(Rule rule, std::string member, std::string expected, std::string actual) {
-  return broken_rule(kInvariants[rule], member, expected, actual);
+  return broken_rule(kInvariants[rule.place()], member, expected, actual);
 }
 
 /// The part of a call that is the same for all children.
@@ -136,16 +127,17 @@ class Invariants final : public Rules {
     const auto add_up = [](Rule rule, std::string_view member, std::uint32_t all,
                            std::size_t sum) -> Found {
       if (sum == all) return std::nullopt;
-      return broken_rule(kInvariants[rule], member, all, static_cast<std::uint32_t>(sum));
+      return broken_rule(kInvariants[rule.place()], member, all, static_cast<std::uint32_t>(sum));
     };
     const ConnectorParts& parts = setup_.of(role);
     Found found;
     if (parts.offloading && shown.t1.has_value()) {
-      found = add_up(kSlots, "num_free_slots", parts.offloading->spec.manager.cache.capacity,
-                     *shown.num_free_slots + shown.t1->size() + shown.t2->size());
+      found =
+          add_up("slots_add_up", "num_free_slots", parts.offloading->spec.manager.cache.capacity,
+                 *shown.num_free_slots + shown.t1->size() + shown.t2->size());
     }
     if (!found && parts.simple) {
-      found = add_up(kCpuBlocks, "num_empty_cpu_blocks", parts.simple->num_cpu_blocks,
+      found = add_up("cpu_blocks_add_up", "num_empty_cpu_blocks", parts.simple->num_cpu_blocks,
                      *shown.num_empty_cpu_blocks + *shown.num_cached_cpu_blocks +
                          *shown.num_referenced_cpu_blocks);
     }
@@ -170,8 +162,8 @@ class Invariants final : public Rules {
       const auto name = [](const Calls& list, auto found) {
         return found == list.end() ? std::string("nothing") : found->method + " " + found->request;
       };
-      return broken(kTold, "connector_calls of child " + std::to_string(child), name(first, at),
-                    name(own, other));
+      return broken("every_child_is_told", "connector_calls of child " + std::to_string(child),
+                    name(first, at), name(own, other));
     }
     return std::nullopt;
   }
@@ -189,7 +181,8 @@ class Invariants final : public Rules {
       // Whoever was put off may be looked up once more.
       if (goes_on && *call.child != first &&
           (before->answer == "again" || *before->child >= *call.child)) {
-        return broken(kAsked, call_name(at), "the children in order", std::to_string(*call.child));
+        return broken("children_are_asked_in_order", call_name(at), "the children in order",
+                      std::to_string(*call.child));
       }
       before = is_lookup ? &call : nullptr;
     }
@@ -207,12 +200,13 @@ class Invariants final : public Rules {
       if (!goes_on) loader = nullptr;
       last_child = *call.child;
       if (call.blocks.size() != num_groups) {
-        return broken(kOneLoads, call_name(at) + ".blocks", std::to_string(num_groups) + " groups",
+        return broken("one_child_loads", call_name(at) + ".blocks",
+                      std::to_string(num_groups) + " groups",
                       std::to_string(call.blocks.size()) + " groups");
       }
       if (call.num_tokens == 0) continue;
       if (loader) {
-        return broken(kOneLoads, call_name(at) + ".num_tokens", "0",
+        return broken("one_child_loads", call_name(at) + ".num_tokens", "0",
                       std::to_string(call.num_tokens));
       }
       loader = &call;
@@ -228,7 +222,8 @@ class Invariants final : public Rules {
       if (!call.rank || !has_metadata) continue;
       const std::string own = std::to_string(*call.child) + ".";
       if (call.metadata.starts_with(own)) continue;
-      return broken(kMetadata, call_name(at) + ".metadata", own + "...", call.metadata);
+      return broken("metadata_reach_their_child", call_name(at) + ".metadata", own + "...",
+                    call.metadata);
     }
     return std::nullopt;
   }
@@ -237,13 +232,15 @@ class Invariants final : public Rules {
     if (!shown.chosen.has_value() || !shown.requests.has_value()) return std::nullopt;
     for (const ChosenConnector& chosen : *shown.chosen) {
       if (is_unfinished(shown, chosen.request)) continue;
-      return broken(kKept, "chosen", "unfinished requests", chosen.request);
+      return broken("nothing_is_kept_of_what_is_over", "chosen", "unfinished requests",
+                    chosen.request);
     }
     for (const Extra& extra : *shown.extra_saves) {
       if (is_step && !extra.rank)
-        return broken(kKept, "extra_saves", "the workers'", extra.request);
+        return broken("nothing_is_kept_of_what_is_over", "extra_saves", "the workers'",
+                      extra.request);
       if (extra.saves < setup_.children.size()) continue;
-      return broken(kExtraSaves, "extra_saves",
+      return broken("extra_saves_leave_one", "extra_saves",
                     "fewer than " + std::to_string(setup_.children.size()),
                     std::to_string(extra.saves));
     }
@@ -258,7 +255,7 @@ class Invariants final : public Rules {
 
 std::span<const Invariant> invariants() {
   static const std::vector<Invariant> kAll = [] {
-    std::vector<Invariant> all(kInvariants.begin(), kInvariants.end());
+    std::vector<Invariant> all(std::begin(kInvariants), std::end(kInvariants));
     const std::span<const Invariant> more = nixl::invariants();
     all.insert(all.end(), more.begin(), more.end());
     return all;

@@ -6,7 +6,6 @@
 #include "properties/engine/rooms.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -26,6 +25,7 @@
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/named_place.h"
 #include "properties/engine/rank_memory.h"
 #include "properties/engine/shown_requests.h"
 
@@ -33,7 +33,7 @@ namespace kvfence::engine::nixl {
 namespace {
 
 /// Every invariant: what the command line and the documentation list.
-constexpr std::array<Invariant, 12> kInvariants = {{
+constexpr Invariant kInvariants[] = {
     {"nixl.1", "what_is_read_stays",
      "a held request keeps the blocks that were reported to the router; a block under a read stays "
      "with the producer's request that it belongs to"},
@@ -68,35 +68,19 @@ constexpr std::array<Invariant, 12> kInvariants = {{
     {"nixl.12", "loads_come_to_an_end",
      "a request that waits for a load has one; one that runs, or ended without a load, is in "
      "reqs_to_recv by the next plan, so that its producer gets a notice"},
-}};
+};
+
+using Rule = NamedPlace<kInvariants>;
 
 using detail::contains;
 using detail::find_table;
 using detail::phrase;
 
-// The places of kInvariants, so that code names a rule.
-enum Rule : std::size_t {
-  kReadStays,
-  kWrittenStays,
-  kLoadBringsItsOwn,
-  kOnlyHeldIsSent,
-  kUnreadIsHeld,
-  kNotBeyondLease,
-  kReceivedOnce,
-  kFailedReported,
-  kStepReadsItsOwn,
-  kNoticeFollowsRead,
-  kHoldsExplained,
-  kLoadsEnd
-};
-
-static_assert(kInvariants.size() == kLoadsEnd + 1);
-
 using Found = std::optional<Divergence>;
 
 Divergence broken(Rule rule, std::string_view member, std::string_view expected,
                   std::string_view actual) {
-  return broken_values(kInvariants[rule], member, phrase(expected), phrase(actual));
+  return broken_values(kInvariants[rule.place()], member, phrase(expected), phrase(actual));
 }
 
 bool has_state(const Observation& observation) {
@@ -158,8 +142,8 @@ class Invariants final : public Rules {
     } else if (observation.error == ErrorCode::kNone) {
       found = take_in(command, observation, world);
     } else if (observation.finished_sending.has_value()) {
-      found =
-          broken(kOnlyHeldIsSent, "error", to_text(ErrorCode::kNone), to_text(observation.error));
+      found = broken("only_held_requests_are_sent", "error", to_text(ErrorCode::kNone),
+                     to_text(observation.error));
     }
     if (!found) found = check_state(observation);
     if (found) found->step = step;
@@ -265,20 +249,21 @@ class Invariants final : public Rules {
     for (const Receive& receive : step.receives) {
       Known& known = known_[receive.request];
       if (known.load != Load::kNone) {
-        return broken(kNoticeFollowsRead, "reqs_to_recv", "requests that are still to be read",
-                      receive.request);
+        return broken("a_notice_follows_its_read", "reqs_to_recv",
+                      "requests that are still to be read", receive.request);
       }
       known.load = receive.local_blocks.empty() ? Load::kOver : Load::kPlanned;
     }
     for (const ScheduledRequest& each : *observation.consumer.scheduled) {
       const Known& known = known_[each.request];
       if (known.remote_request.empty() || known.load != Load::kNone) continue;
-      return broken(kLoadsEnd, "reqs_to_recv", each.request + ", which runs", "others");
+      return broken("loads_come_to_an_end", "reqs_to_recv", each.request + ", which runs",
+                    "others");
     }
     for (const auto& [name, known] : known_) {
       if (known.remote_request.empty() || known.load != Load::kNone || !before_) continue;
       if (is_unfinished(name, *before_->of(EngineRole::kConsumer).requests)) continue;
-      return broken(kLoadsEnd, "reqs_to_recv", name + ", which ended", "others");
+      return broken("loads_come_to_an_end", "reqs_to_recv", name + ", which ended", "others");
     }
     return std::nullopt;
   }
@@ -323,7 +308,7 @@ class Invariants final : public Rules {
         const Prefixes& prefixes = known_.at(run.request).prefixes;
         if (run.end > prefixes.num_tokens()) continue;
         if (const auto wrong = wrong_read(run, prefixes, groups, blocks)) {
-          return broken(kStepReadsItsOwn,
+          return broken("a_step_reads_its_own",
                         std::string(to_text(role)) + "'s " + block_of(wrong->block, run.request),
                         to_text(wrong->expected), to_text(wrong->actual));
         }
@@ -346,12 +331,13 @@ class Invariants final : public Rules {
       const auto at = held_.find(name);
       if (at == held_.end()) {
         if (!is_alone_) continue;
-        return broken(kOnlyHeldIsSent, "finished_sending", "requests that are held", name);
+        return broken("only_held_requests_are_sent", "finished_sending", "requests that are held",
+                      name);
       }
       const bool is_read = at->second.done.size() >= num_readers();
       if (!is_read && !has_expired(at->second.expires, now)) {
-        return broken(kUnreadIsHeld, "finished_sending", "requests that all readers have read",
-                      name);
+        return broken("what_is_unread_is_held", "finished_sending",
+                      "requests that all readers have read", name);
       }
       held_.erase(at);
     }
@@ -360,7 +346,8 @@ class Invariants final : public Rules {
       if (at == held_.end() || at->second.is_shared) continue;
       const bool is_read = at->second.done.size() >= num_readers();
       if (!is_read && !has_expired(at->second.expires_max, now)) continue;
-      return broken(kNotBeyondLease, "finished_sending", name + " among them", "others");
+      return broken("nothing_is_held_beyond_its_lease", "finished_sending", name + " among them",
+                    "others");
     }
     for (const FinishedPrefill& prefill : *observation.finished_prefills) {
       const Seconds expires = now + spec_.deadline.value_or(0);
@@ -385,14 +372,15 @@ class Invariants final : public Rules {
       const bool is_load = at != known_.end() && at->second.load == Load::kReading;
       if (!is_load && !is_alone_) continue;
       if (!is_load || is_read(name)) {
-        return broken(kReceivedOnce, "finished_recving", "requests whose last read has ended",
-                      name);
+        return broken("received_once_after_its_last_read", "finished_recving",
+                      "requests whose last read has ended", name);
       }
       at->second.load = Load::kOver;
     }
     for (const auto& [name, known] : known_) {
       if (known.load != Load::kReading || is_read(name)) continue;
-      return broken(kReceivedOnce, "finished_recving", name + " among them", "others");
+      return broken("received_once_after_its_last_read", "finished_recving", name + " among them",
+                    "others");
     }
     return std::nullopt;
   }
@@ -414,11 +402,12 @@ class Invariants final : public Rules {
     const std::vector<BlockId>& shown = *observation.invalid_blocks;
     for (const BlockId block : failed) {
       if (contains(shown, block)) continue;
-      return broken(kFailedReported, "invalid_blocks", "block " + std::to_string(block), "others");
+      return broken("failed_reads_are_reported", "invalid_blocks", "block " + std::to_string(block),
+                    "others");
     }
     for (const BlockId block : shown) {
       if (!is_alone_ || may_have_failed.count(block) > 0) continue;
-      return broken(kFailedReported, "invalid_blocks", "blocks of failed reads",
+      return broken("failed_reads_are_reported", "invalid_blocks", "blocks of failed reads",
                     "block " + std::to_string(block));
     }
     return std::nullopt;
@@ -437,14 +426,16 @@ class Invariants final : public Rules {
       for (const std::string& name : notice.requests) {
         const auto at = readers.find(name);
         if (at == readers.end()) {
-          return broken(kNoticeFollowsRead, "notices", "requests with nothing to read", name);
+          return broken("a_notice_follows_its_read", "notices", "requests with nothing to read",
+                        name);
         }
         at->second.insert({notice.rank, notice.remote_rank});
       }
     }
     for (const auto& [name, senders] : readers) {
       if (senders.size() == num_readers()) continue;
-      return broken(kNoticeFollowsRead, "notices", "one of each reader for " + name, "fewer");
+      return broken("a_notice_follows_its_read", "notices", "one of each reader for " + name,
+                    "fewer");
     }
     return std::nullopt;
   }
@@ -484,7 +475,7 @@ class Invariants final : public Rules {
       local[block] = content;
       const Content wanted{known.prefixes.id(end), begin, end, 0};
       if (passes_for(content, wanted)) continue;
-      return broken(kLoadBringsItsOwn, "consumer's " + block_of(block, read->request),
+      return broken("a_load_brings_its_own_prompt", "consumer's " + block_of(block, read->request),
                     to_text(wanted), to_text(content));
     }
     return std::nullopt;
@@ -509,20 +500,20 @@ class Invariants final : public Rules {
     for (const auto& [name, held] : held_) {
       const BlocksByGroup* const table = find_table(remote_tables, name);
       if (table && table->front() == held.blocks) continue;
-      return broken_rule(kInvariants[kReadStays], "tables[" + name + "]", held.blocks,
-                         table ? table->front() : std::vector<BlockId>());
+      return broken_rule(kInvariants[Rule("what_is_read_stays").place()], "tables[" + name + "]",
+                         held.blocks, table ? table->front() : std::vector<BlockId>());
     }
     for (const ReadState& read : *observation.reads) {
       if (!read.is_under_way()) continue;
       const std::string under = " under read " + std::to_string(read.read);
       for (const BlockId block : read.local_blocks) {
         if (has_block(find_table(local_tables, read.request), block)) continue;
-        return broken(kWrittenStays, "consumer_tables", block_of(block, read.request) + under,
-                      "elsewhere");
+        return broken("what_is_written_stays", "consumer_tables",
+                      block_of(block, read.request) + under, "elsewhere");
       }
       for (const BlockId block : read.remote_blocks) {
         if (has_block(find_table(remote_tables, read.remote_request), block)) continue;
-        return broken(kReadStays, "tables", block_of(block, read.remote_request) + under,
+        return broken("what_is_read_stays", "tables", block_of(block, read.remote_request) + under,
                       "elsewhere");
       }
     }
@@ -534,12 +525,12 @@ class Invariants final : public Rules {
         const auto known = known_.find(state.id);
         const Load load = known == known_.end() ? Load::kNone : known->second.load;
         if (state.status == RequestStatus::kWaitingForRemoteKVs && load == Load::kNone) {
-          return broken(kLoadsEnd, member, "a load for " + state.id, "none");
+          return broken("loads_come_to_an_end", member, "a load for " + state.id, "none");
         }
         const bool is_explained =
             produces ? held_.count(state.id) > 0 : load == Load::kPlanned || load == Load::kReading;
         if (is_finished(state.status) && !is_explained) {
-          return broken(kHoldsExplained, member, "readers or reads of " + state.id, "none");
+          return broken("holds_are_explained", member, "readers or reads of " + state.id, "none");
         }
       }
     }

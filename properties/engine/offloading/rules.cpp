@@ -6,7 +6,6 @@
 #include "properties/engine/rooms.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -22,20 +21,23 @@
 #include <variant>
 #include <vector>
 
+#include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/connectors/offloading/offloading_setup.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/pool/request.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
-#include "properties/engine/offloading/copies.h"
+#include "properties/core/named_place.h"
+#include "properties/engine/rank_memory.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::offloading {
 namespace {
 
 /// Every invariant, by Rule: what the command line and the documentation list.
-constexpr std::array<Invariant, 11> kInvariants = {{
+constexpr Invariant kInvariants[] = {
     {"offloading.1", "plans_name_the_requests_own_blocks",
      "a planned transfer has a number of its own and names full blocks of its request's table, at "
      "the places that it says, and a slot of its own for each offloaded block"},
@@ -67,11 +69,14 @@ constexpr std::array<Invariant, 11> kInvariants = {{
     {"offloading.11", "all_comes_to_an_end",
      "with no transfer left nothing waits for ever: held blocks are freed, an engine without held "
      "blocks admits who waits, and no reader or writer of a slot is left"},
-}};
+};
+
+using Rule = NamedPlace<kInvariants>;
 
 using detail::contains;
 using detail::find_table;
-using detail::phrase;
+
+using Copy = PlannedCopy;
 
 /// Steps after which whoever waits has to go on, since nothing is under way.
 constexpr std::uint32_t kQuietStepsMax = 3;
@@ -85,11 +90,153 @@ const OffloadedBlock* find_block(const Observation& observation, const std::stri
   return nullptr;
 }
 
+Divergence broken(Rule rule, std::string_view where, std::string_view expected,
+                  std::string_view actual) {
+  return broken_rule(kInvariants[rule.place()], where, expected, actual);
+}
+
 std::string slot_name(SlotId slot) { return "slot " + std::to_string(slot); }
 
 bool has_slot(const Copy& copy, SlotId slot) {
   return std::ranges::any_of(copy.parts, [&](const CopyPart& part) { return part.place == slot; });
 }
+
+/// A planned step as the workers get it.
+struct PlannedStep : StepOnBlocks {
+  std::vector<Copy> loads;
+  std::vector<Copy> stores;
+  std::vector<std::string> requests_to_flush;
+  std::vector<JobId> jobs_to_flush;
+};
+
+/// What ended on the ranks and was not reported before.
+struct Report {
+  std::vector<std::string> received;  ///< loads that are over on all ranks
+  std::set<BlockId> invalid_blocks;   ///< of loads that failed
+  std::map<JobId, CompletedJob> jobs;  ///< fence
+};
+
+/// The ranks, as the contract says that they work. A value: copyable.
+class Copies : public RankMemory {
+ public:
+  explicit Copies(const ConnectorSetup& setup)
+      : RankMemory(kWords, setup.scheduler.kv_cache, setup.spec.num_workers,
+                   setup.spec.manager.cache.capacity, setup.spec.block_size_factor),
+        fences_(setup.spec.manager.rules.offload_fences_reuse),
+        queued_(ranks_.size()),
+        next_jobs_(ranks_.size()) {}
+
+  // ---- A step on all ranks ----
+
+  /// The oldest step on all ranks, and what they report after it. Nothing, or the first rule that
+  /// it breaks.
+  std::optional<Broken> run(const PlannedStep& step, const Sequences& sequences, Report& report) {
+    for (std::size_t index = 0; index < ranks_.size(); ++index) {
+      Rank& rank = ranks_[index];
+      for (const Copy& copy : std::exchange(queued_[index], {})) {
+        if (auto broken = submit(index, copy)) return broken;
+      }
+      for (Copy& copy : rank.copies) {
+        const bool is_flushed =
+            fences_ ? contains(step.jobs_to_flush, copy.job)
+                    : copy.is_store && contains(step.requests_to_flush, copy.request);
+        if (is_flushed && copy.is_under_way()) end(rank, copy, true);
+      }
+      if (auto broken = zero(index, step)) return broken;
+      for (Copy copy : step.loads) {
+        if (!fences_) copy.job = next_jobs_[index]++;
+        if (auto broken = submit(index, copy)) return broken;
+      }
+      if (auto broken = compute(index, step, sequences)) return broken;
+      for (Copy copy : step.stores) {
+        if (!fences_) copy.job = next_jobs_[index]++;
+        queued_[index].push_back(std::move(copy));
+      }
+      report_ended(rank, report);
+    }
+    return std::nullopt;
+  }
+
+  /// Passed over where the rank has no such copy under way.
+  void advance(const AdvanceTransfer& command) {
+    Rank& rank = ranks_[command.rank];
+    for (Copy& copy : rank.copies) {
+      if (copy.job != command.job || !copy.is_under_way()) continue;
+      if (command.progress == TransferProgress::kPart) {
+        copy.progress = command.progress;
+      } else {
+        end(rank, copy, command.progress == TransferProgress::kFinished);
+      }
+      return;
+    }
+  }
+
+  /// A tier has filled a slot, on all ranks; `parts`: by sub-block, empty for nobody knows what.
+  void fill_slot(SlotId slot, const std::vector<Content>& parts) {
+    for (Rank& rank : ranks_) {
+      for (std::uint32_t sub = 0; sub < num_sub_blocks_; ++sub) {
+        rank.places[slot * num_sub_blocks_ + sub] = sub < parts.size() ? parts[sub] : Content{};
+      }
+    }
+  }
+
+  /// Calls visit(copy) for each that is queued, or has not ended, rank by rank.
+  template <class Visit>
+  void for_each_under_way(Visit&& visit) const {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      for (const Copy& copy : queued_[rank]) visit(copy);
+      for (const Copy& copy : ranks_[rank].copies) {
+        if (copy.is_under_way()) visit(copy);
+      }
+    }
+  }
+
+  /// Whether some rank has a copy for which `is` holds, queued, under way or not reported.
+  template <class Predicate>
+  bool has(Predicate&& is) const {
+    const auto has_one = [&](const std::vector<Copy>& copies) {
+      return std::ranges::any_of(copies, is);
+    };
+    return std::ranges::any_of(queued_, has_one) ||
+           std::ranges::any_of(ranks_, [&](const Rank& rank) { return has_one(rank.copies); });
+  }
+
+ private:
+  static constexpr Words kWords = {
+      .block = "block",
+      .place = "slot",
+      .no_reuse_under_a_copy = Rule("no_reuse_under_a_copy").place(),
+      .a_place_has_one_writer = Rule("a_slot_has_one_writer").place(),
+      .a_load_reads_what_is_complete = Rule("a_load_reads_what_is_complete").place(),
+      .copies_are_as_planned = Rule("copies_are_the_requests_own").place(),
+      .a_step_reads_its_own = Rule("a_step_reads_its_own").place()};
+
+  /// get_finished of one rank, and its part of the report.
+  void report_ended(Rank& rank, Report& report) {
+    for (const Copy& copy : rank.copies) {
+      if (copy.is_under_way()) continue;
+      const bool has_failed = copy.progress == TransferProgress::kFailed;
+      if (!copy.is_store && ++num_received_[copy.request] == ranks_.size()) {
+        num_received_.erase(copy.request);
+        report.received.push_back(copy.request);
+      }
+      for (const CopyPart& part : copy.parts) {
+        if (has_failed && !copy.is_store) report.invalid_blocks.insert(part.block);
+      }
+      if (!fences_) continue;
+      CompletedJob& completed = report.jobs[copy.job];
+      completed.job = copy.job;
+      ++completed.num_workers;
+      completed.num_failed += has_failed;
+    }
+    std::erase_if(rank.copies, [](const Copy& copy) { return !copy.is_under_way(); });
+  }
+
+  bool fences_ = false;
+  std::vector<std::vector<Copy>> queued_;              ///< stores, by rank, in order
+  std::vector<JobId> next_jobs_;                       ///< hold: by rank, its own numbers
+  std::map<std::string, std::uint32_t> num_received_;  ///< ranks that reported its load
+};
 
 /// The model goes by commands and answers; what needs the state is held against each observation
 /// that has it.
@@ -111,15 +258,11 @@ class Invariants final : public Rules {
     if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
     if (!found && observation.requests.has_value()) found = check_state(observation);
     if (!found && observation.error == ErrorCode::kNone) found = check_end(command, observation);
-    if (!found) return std::nullopt;
-    Divergence divergence = broken_values(kInvariants[found->rule], found->where,
-                                          phrase(found->expected), phrase(found->actual));
-    divergence.step = step;
-    return divergence;
+    if (found) found->step = step;
+    return found;
   }
 
  private:
-  /// A request; one that is gone is kept, since steps may still run it.
   /// What a key stands for.
   struct Key {
     GroupId group = 0;
@@ -133,7 +276,7 @@ class Invariants final : public Rules {
     KeyList keys;
     std::vector<SlotId> slots;
   };
-  using Found = std::optional<Broken>;
+  using Found = std::optional<Divergence>;
 
   // ---- The model ----
 
@@ -208,7 +351,8 @@ class Invariants final : public Rules {
 
   Found take_in_step(const Observation& observation) {
     const auto unknown = [&](std::string_view member, const std::string& name) {
-      return Broken{kPlansNameOwnBlocks, std::string(member), "a request of the step", name};
+      return broken("plans_name_the_requests_own_blocks", std::string(member),
+                    "a request of the step", name);
     };
     for (const ScheduledNew& each : *observation.new_reqs) {
       if (!known_.contains(each.request)) return unknown("new_reqs", each.request);
@@ -233,9 +377,9 @@ class Invariants final : public Rules {
       std::vector<Copy>& copies = is_store ? step.stores : step.loads;
       const std::string member = is_store ? "stores" : "loads";
       for (std::size_t index = 0; index < transfers.size(); ++index) {
-        if (auto broken = plan(member + "[" + std::to_string(index) + "]", transfers[index],
-                               is_store, observation, copies.emplace_back())) {
-          return broken;
+        if (auto found = plan(member + "[" + std::to_string(index) + "]", transfers[index],
+                              is_store, observation, copies.emplace_back())) {
+          return found;
         }
       }
     }
@@ -256,8 +400,8 @@ class Invariants final : public Rules {
     const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
     const std::uint32_t factor = setup_.spec.block_size_factor;
     const auto wrong = [&](std::string_view what, std::string expected, std::string actual) {
-      return Broken{kPlansNameOwnBlocks, member + "." + std::string(what), std::move(expected),
-                    std::move(actual)};
+      return broken("plans_name_the_requests_own_blocks", member + "." + std::string(what),
+                    std::move(expected), std::move(actual));
     };
     const auto known = known_.find(transfer.request);
     if (known == known_.end())
@@ -341,11 +485,14 @@ class Invariants final : public Rules {
   Found take_in_update(const Observation& observation) {
     if (in_flight_.empty()) return std::nullopt;
     const auto wrong = [](std::string member, std::string expected, std::string actual) {
-      return Broken{kEachEndIsReportedOnce, std::move(member), std::move(expected),
-                    std::move(actual)};
+      return broken("each_end_is_reported_once", std::move(member), std::move(expected),
+                    std::move(actual));
     };
     Report report;
-    if (auto broken = copies_.run(in_flight_.front(), sequences_, report)) return broken;
+    if (const auto wrong_copy = copies_.run(in_flight_.front(), sequences_, report)) {
+      return broken_rule(kInvariants[wrong_copy->rule], wrong_copy->where, wrong_copy->expected,
+                         wrong_copy->actual);
+    }
     in_flight_.pop_front();
 
     std::vector<std::string> received = *observation.finished_recving;
@@ -404,8 +551,8 @@ class Invariants final : public Rules {
       const bool is_done = word == "done";
       const auto end = ended.find(id);
       if (end == ended.end() || (is_done && !end->second)) {
-        return Broken{kPromotionComesWhole, "job " + std::to_string(id),
-                      end == ended.end() ? "under way" : "failed, since it was given up", word};
+        return broken("a_promotion_comes_whole", "job " + std::to_string(id),
+                      end == ended.end() ? "under way" : "failed, since it was given up", word);
       }
       const TierJob& job = at->second;
       for (std::size_t index = 0; job.is_promotion && index < job.slots.size(); ++index) {
@@ -425,13 +572,13 @@ class Invariants final : public Rules {
         std::ranges::all_of(call.slots,
                             [&](SlotId slot) { return slot < setup_.spec.manager.cache.capacity; });
     if (!is_sound) {
-      return Broken{kPromotionComesWhole, call.method,
-                    "a number of its own and a slot for each block", "others"};
+      return broken("a_promotion_comes_whole", call.method,
+                    "a number of its own and a slot for each block", "others");
     }
     for (std::size_t index = 0; index < call.slots.size(); ++index) {
       const SlotId slot = call.slots[index];
       if (!is_promotion) {
-        if (auto broken = check_slot(call.keys[index], slot)) return broken;
+        if (auto found = check_slot(call.keys[index], slot)) return found;
         continue;
       }
       bool is_in_use = false;
@@ -442,8 +589,8 @@ class Invariants final : public Rules {
         std::ranges::for_each(step.stores, look_at);
       }
       if (is_in_use) {
-        return Broken{kSlotHasOneWriter, slot_name(slot), "no copy under way",
-                      "one, under a promotion"};
+        return broken("a_slot_has_one_writer", slot_name(slot), "no copy under way",
+                      "one, under a promotion");
       }
       copies_.fill_slot(slot, {});
     }
@@ -472,12 +619,12 @@ class Invariants final : public Rules {
                copy.is_store == shown.store && copy.progress == shown.progress;
       });
       if (is_there) continue;
-      return Broken{kEachEndIsReportedOnce, "transfers", "what was planned and not reported",
-                    "job " + std::to_string(shown.job) + " of " + shown.request};
+      return broken("each_end_is_reported_once", "transfers", "what was planned and not reported",
+                    "job " + std::to_string(shown.job) + " of " + shown.request);
     }
     if (observation.transfers->size() == num_copies) return std::nullopt;
-    return Broken{kEachEndIsReportedOnce, "transfers", std::to_string(num_copies),
-                  std::to_string(observation.transfers->size())};
+    return broken("each_end_is_reported_once", "transfers", std::to_string(num_copies),
+                  std::to_string(observation.transfers->size()));
   }
 
   /// Whether a step in flight, from that one on, makes the workers wait for a request's stores.
@@ -500,10 +647,10 @@ class Invariants final : public Rules {
         const bool is_held = table && contains((*table)[part.content->group], part.block) &&
                              (copy.is_store || ref_cnt == 1);
         if (is_held) continue;
-        found = Broken{kNoReuseUnderACopy, "tables[" + copy.request + "]",
+        found = broken("no_reuse_under_a_copy", "tables[" + copy.request + "]",
                        "block " + std::to_string(part.block) + ", which a " +
                            (copy.is_store ? "store reads" : "load writes"),
-                       ref_cnt == 0 ? "a free block" : "a block of somebody else too"};
+                       ref_cnt == 0 ? "a free block" : "a block of somebody else too");
       }
     };
     copies_.for_each_under_way(check);
@@ -522,10 +669,10 @@ class Invariants final : public Rules {
             block && block->slot == job.slots[index] &&
             (job.is_promotion ? !block->ready : block->ready && block->readers > 0);
         if (is_right) continue;
-        return Broken{
-            kPromotionComesWhole, slot_name(job.slots[index]),
+        return broken(
+            "a_promotion_comes_whole", slot_name(job.slots[index]),
             (job.is_promotion ? "reserved for job " : "held for job ") + std::to_string(id),
-            "free, of another block, or already ready"};
+            "free, of another block, or already ready");
       }
     }
     return std::nullopt;
@@ -537,20 +684,21 @@ class Invariants final : public Rules {
     for (const auto* list : {&*observation.t1, &*observation.t2}) {
       for (const OffloadedBlock& block : *list) {
         if (slots.insert(block.slot).second && keys.insert(block.key.bytes).second) continue;
-        return Broken{kSlotsAddUp, slot_name(block.slot), "a slot and a key of its own", "others"};
+        return broken("slots_add_up", slot_name(block.slot), "a slot and a key of its own",
+                      "others");
       }
     }
     const std::uint32_t capacity = setup_.spec.manager.cache.capacity;
     if (slots.size() + *observation.num_free_slots == capacity) return std::nullopt;
-    return Broken{kSlotsAddUp, "num_free_slots", std::to_string(capacity - slots.size()),
-                  std::to_string(*observation.num_free_slots)};
+    return broken("slots_add_up", "num_free_slots", std::to_string(capacity - slots.size()),
+                  std::to_string(*observation.num_free_slots));
   }
 
   Found check_slots(const Observation& observation) const {
     if (observation.damaged.has_value() && !observation.damaged->empty()) {
       const OffloadedBlock* block = find_block(observation, observation.damaged->front());
-      return Broken{kReadySlotHoldsItsKey, slot_name(block ? block->slot : 0),
-                    "the bytes that were stored", "other bytes, in a block that can be found"};
+      return broken("a_ready_slot_holds_its_key", slot_name(block ? block->slot : 0),
+                    "the bytes that were stored", "other bytes, in a block that can be found");
     }
     // With hold what is flushed counts as written at once: the step that flushes comes before all
     // that could read it.
@@ -566,7 +714,7 @@ class Invariants final : public Rules {
     for (const auto* list : {&*observation.t1, &*observation.t2}) {
       for (const OffloadedBlock& block : *list) {
         if (!block.ready || flushed.count(block.slot) > 0) continue;
-        if (auto broken = check_slot(block.key.bytes, block.slot)) return broken;
+        if (auto found = check_slot(block.key.bytes, block.slot)) return found;
       }
     }
     return std::nullopt;
@@ -576,7 +724,8 @@ class Invariants final : public Rules {
   Found check_slot(const std::string& key, SlotId slot) const {
     const auto at = keys_.find(key);
     if (at == keys_.end() || slot >= setup_.spec.manager.cache.capacity) {
-      return Broken{kReadySlotHoldsItsKey, slot_name(slot), "a key of some request", "another one"};
+      return broken("a_ready_slot_holds_its_key", slot_name(slot), "a key of some request",
+                    "another one");
     }
     const std::vector<Content>& parts = at->second.parts;
     const bool is_mamba =
@@ -587,8 +736,9 @@ class Invariants final : public Rules {
         // Of a block of Mamba states only the last one has to be there.
         const bool may_lack = is_mamba && sub + 1 < parts.size() && content.id == 0;
         if (passes_for(content, parts[sub]) || may_lack) continue;
-        return Broken{kReadySlotHoldsItsKey, slot_name(slot) + " on rank " + std::to_string(rank),
-                      to_text(parts[sub]), to_text(content)};
+        return broken("a_ready_slot_holds_its_key",
+                      slot_name(slot) + " on rank " + std::to_string(rank), to_text(parts[sub]),
+                      to_text(content));
       }
     }
     return std::nullopt;
@@ -610,12 +760,12 @@ class Invariants final : public Rules {
     }
     if (!observation.requests.has_value()) return std::nullopt;
     if (std::holds_alternative<Schedule>(command)) {
-      if (auto broken = check_progress(observation)) return broken;
+      if (auto found = check_progress(observation)) return found;
     }
     if (!is_quiet || num_quiet_updates_ < kQuietStepsMax) return std::nullopt;
     const auto left = [](std::string where, std::string actual) {
-      return Broken{kAllComesToAnEnd, std::move(where), "nothing held, since nothing is under way",
-                    std::move(actual)};
+      return broken("all_comes_to_an_end", std::move(where),
+                    "nothing held, since nothing is under way", std::move(actual));
     };
     for (const RequestState& state : *observation.requests) {
       if (is_finished(state.status)) return left("requests", state.id);
@@ -650,7 +800,8 @@ class Invariants final : public Rules {
                        static_cast<std::size_t>(num_for_grammar);
     num_idle_steps_ = is_idle && waits && !goes_on ? num_idle_steps_ + 1 : 0;
     if (num_idle_steps_ < kQuietStepsMax) return std::nullopt;
-    return Broken{kAllComesToAnEnd, "scheduled", "somebody, since nothing is under way", "nobody"};
+    return broken("all_comes_to_an_end", "scheduled", "somebody, since nothing is under way",
+                  "nobody");
   }
 
   ConnectorSetup setup_;

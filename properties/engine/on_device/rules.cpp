@@ -4,7 +4,6 @@
 #include "properties/engine/rooms.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -27,13 +26,14 @@
 #include "contract/pool/request.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
+#include "properties/core/named_place.h"
 #include "properties/engine/on_device/token_oracle.h"
 
 namespace kvfence::engine::on_device {
 namespace {
 
 /// Every invariant: what the command line and the documentation list.
-constexpr std::array<Invariant, 8> kInvariants = {{
+constexpr Invariant kInvariants[] = {
     {"on_device.1", "tokens_as_without_cache",
      "each output token is the one that the toy model gives for the tokens before it, on all "
      "ranks, whichever engine of a pair says it"},
@@ -59,25 +59,13 @@ constexpr std::array<Invariant, 8> kInvariants = {{
     {"on_device.8", "what_is_cached_is_there",
      "after a drain each GPU block and each CPU block of the simple connector with a key holds, on "
      "each rank, the KV of the tokens that the key names"},
-}};
-
-// Places in kInvariants.
-enum Rule : std::size_t {
-  kTokens,
-  kNothingRaces,
-  kNothingIsMisused,
-  kReportedOnce,
-  kCopiedIsThere,
-  kReportNamesWhatEnded,
-  kDrainedIsAtRest,
-  kCachedIsThere,
 };
 
-static_assert(kInvariants.size() == kCachedIsThere + 1);
+using Rule = NamedPlace<kInvariants>;
 
 template <class T>
 Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
-  return broken_rule(kInvariants[rule], member, expected, actual);
+  return broken_rule(kInvariants[rule.place()], member, expected, actual);
 }
 
 EngineRole role_of(const Command& command) {
@@ -233,9 +221,9 @@ class Invariants final : public Rules {
   std::optional<Divergence> check(Engine& engine, const EngineObservation& shown,
                                   const Report& report) {
     if (shown.load_event.has_value()) engine.loads[*shown.load_event] = *shown.load_requests;
-    if (*shown.num_races != 0) return broken(kNothingRaces, "num_races", 0U, *shown.num_races);
+    if (*shown.num_races != 0) return broken("nothing_races", "num_races", 0U, *shown.num_races);
     if (*shown.num_misuses != 0) {
-      return broken(kNothingIsMisused, "num_misuses", 0U, *shown.num_misuses);
+      return broken("nothing_is_misused", "num_misuses", 0U, *shown.num_misuses);
     }
     // A fault is met by the next transfer of its rank and direction.
     if (shown.submitted.has_value()) {
@@ -247,7 +235,8 @@ class Invariants final : public Rules {
     if (auto found = check_reports(engine, shown, report)) return found;
     const auto num_in_flight = static_cast<std::uint32_t>(engine.in_flight.size());
     if (*shown.num_transfers != num_in_flight) {
-      return broken(kReportedOnce, "num_transfers", num_in_flight, *shown.num_transfers);
+      return broken("each_transfer_is_reported_once", "num_transfers", num_in_flight,
+                    *shown.num_transfers);
     }
     return std::nullopt;
   }
@@ -262,7 +251,8 @@ class Invariants final : public Rules {
                transfer.job == ended.job;
       });
       if (next == engine.in_flight.end() || ended.succeeded == next->fails) {
-        return broken(kReportedOnce, "ended", std::vector<EndedTransfer>{}, {ended});
+        return broken("each_transfer_is_reported_once", "ended", std::vector<EndedTransfer>{},
+                      {ended});
       }
       engine.ended.push_back(*next);
       engine.in_flight.erase(next);
@@ -288,8 +278,8 @@ class Invariants final : public Rules {
         std::optional<std::uint32_t> place;
         if (!transfer.store) place = transfer.block_indices[group] + index;
         if (is_block_of(transfer.request, group, place, page)) continue;
-        return broken(kCopiedIsThere, transfer.store ? "cpu_kv" : "gpu_kv", std::vector<KVPage>{},
-                      {page});
+        return broken("what_was_copied_is_there", transfer.store ? "cpu_kv" : "gpu_kv",
+                      std::vector<KVPage>{}, {page});
       }
     }
     return std::nullopt;
@@ -326,7 +316,7 @@ class Invariants final : public Rules {
     const std::set<BlockId> said_invalid(report.invalid_blocks->begin(),
                                          report.invalid_blocks->end());
     if (!is_reported(invalid, said_invalid, has_more)) {
-      return broken(kReportNamesWhatEnded, "invalid_blocks",
+      return broken("a_report_names_what_ended", "invalid_blocks",
                     std::vector<BlockId>(invalid.begin(), invalid.end()), *report.invalid_blocks);
     }
     std::vector<CompletedJob> completed;
@@ -335,11 +325,12 @@ class Invariants final : public Rules {
       completed.push_back(job);
     }
     if (*report.completed_jobs != completed) {
-      return broken(kReportNamesWhatEnded, "completed_jobs", completed, *report.completed_jobs);
+      return broken("a_report_names_what_ended", "completed_jobs", completed,
+                    *report.completed_jobs);
     }
     const std::vector<std::string>& received = *report.finished_recving;
     if (!is_reported(loaded, std::set<std::string>(received.begin(), received.end()), has_more)) {
-      return broken(kReportNamesWhatEnded, "finished_recving",
+      return broken("a_report_names_what_ended", "finished_recving",
                     std::vector<std::string>(loaded.begin(), loaded.end()), received);
     }
     return std::nullopt;
@@ -367,7 +358,8 @@ class Invariants final : public Rules {
       left.push_back(*shown.num_referenced_cpu_blocks);
       at_rest.push_back(1);
     }
-    if (left != at_rest) return broken(kDrainedIsAtRest, "num_steps_in_flight", at_rest, left);
+    if (left != at_rest)
+      return broken("a_drained_engine_is_at_rest", "num_steps_in_flight", at_rest, left);
     if (!shown.gpu_kv.has_value()) return std::nullopt;
     if (auto found = check_cached(*shown.keys, *shown.gpu_kv, 0, "gpu_kv")) return found;
     if (!setup_.simple) return std::nullopt;
@@ -389,7 +381,7 @@ class Invariants final : public Rules {
         if (symbols && begins_with(page, *symbols)) continue;
         const KVPage expected{rank, first_page + block,
                               symbols ? *symbols : std::vector<std::uint32_t>()};
-        return broken(kCachedIsThere, member, std::vector<KVPage>{expected}, {page});
+        return broken("what_is_cached_is_there", member, std::vector<KVPage>{expected}, {page});
       }
     }
     return std::nullopt;
@@ -445,7 +437,7 @@ std::optional<Divergence> TokenOracle::check(const Command& command,
       for (const TokenId token : output.tokens) {
         const TokenId expected =
             toy_model::sample_without_cache(sequence.cache_salt, sequence.tokens, windows_);
-        if (token != expected) return broken(kTokens, "outputs", expected, token);
+        if (token != expected) return broken("tokens_as_without_cache", "outputs", expected, token);
         sequence.tokens.push_back(token);
       }
     }

@@ -324,11 +324,11 @@ bool tokens_show(std::string_view bug) {
     auto implementation = engine_sides().make_planted(bug);
     KVFENCE_CHECK(implementation, "the name of a planted bug");
     TypedRun<EngineTarget> planted(std::move(implementation), config);
-    Generator generator(config, choices, draws_of(config, choices));
+    const auto generator = make_generator(config, choices, draws_of(config, choices));
     TokenOracle oracle(setup_of<EngineTarget>(config).windows);
     Observation now;
     for (std::size_t step = 0; step < 200; ++step) {
-      const Command command = generator.next(choices, now, planted.world());
+      const Command command = generator->next(choices, now, planted.world());
       now = planted.run(command);
       if (oracle.check(command, now)) return true;
     }

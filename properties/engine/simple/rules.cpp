@@ -5,7 +5,6 @@
 #include "properties/engine/rooms.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -20,13 +19,15 @@
 #include <variant>
 #include <vector>
 
+#include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/pool/request.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
-#include "properties/engine/simple/copies.h"
+#include "properties/core/named_place.h"
+#include "properties/engine/rank_memory.h"
 #include "properties/engine/simple/facet.h"
 #include "properties/kv_cache/kv_content.h"
 
@@ -34,7 +35,7 @@ namespace kvfence::engine::simple {
 namespace {
 
 /// Every invariant: what the command line and the documentation list.
-constexpr std::array<Invariant, 12> kInvariants = {{
+constexpr Invariant kInvariants[] = {
     {"simple.1", "gpu_holds_are_explained",
      "a GPU block's ref_cnt is the number of its places in tables, in stores that are not "
      "completed and in loads that are not over"},
@@ -66,15 +67,15 @@ constexpr std::array<Invariant, 12> kInvariants = {{
      "after a reset of the connector's cache that succeeded no CPU block carries a key"},
     {"simple.12", "all_comes_to_an_end",
      "who waits for a load has one, and what has ended on all ranks is reported"},
-}};
+};
 
-static_assert(kInvariants.size() == kAllComesToAnEnd + 1);
+using Rule = NamedPlace<kInvariants>;
 
 using kvfence::detail::find_table;
 
 Divergence broken_phrase(Rule rule, std::string_view member, std::string_view expected,
                          std::string_view actual) {
-  return broken_rule(kInvariants[rule], member, expected, actual);
+  return broken_rule(kInvariants[rule.place()], member, expected, actual);
 }
 
 /// Updates with nothing under way, after which nothing waits for a report.
@@ -84,6 +85,84 @@ constexpr std::uint32_t kQuietUpdatesMax = 3;
 std::string element(std::string_view list, std::size_t index) {
   return std::string(list) + "[" + std::to_string(index) + "]";
 }
+
+/// What a step plans to copy in one direction.
+struct Event : PlannedCopy {
+  Event(JobId number, bool of_store) {
+    serial = 2 * std::uint64_t{number} + (of_store ? 1 : 0);
+    job = number;
+    is_store = of_store;
+  }
+  std::set<std::string> requests;  ///< of a load: for whom, not reported
+  std::uint32_t num_reports = 0;   ///< of a store: ranks that reported it
+
+  std::pair<bool, JobId> id() const { return {is_store, job}; }
+};
+
+/// A planned step as the workers get it.
+struct PlannedStep : StepOnBlocks {
+  std::vector<Event> events;
+  bool need_flush = false;
+};
+
+/// A value: copyable.
+class Copies : public RankMemory {
+ public:
+  explicit Copies(const SimpleCPUOffloadSpec& spec)
+      : RankMemory(kWords, spec.kv_cache, spec.num_workers, spec.num_cpu_blocks, 1) {}
+
+  /// The oldest step on all ranks. Nothing, or the first rule that it breaks.
+  std::optional<Broken> run(const PlannedStep& step, const Sequences& sequences) {
+    for (std::size_t index = 0; index < ranks_.size(); ++index) {
+      Rank& rank = ranks_[index];
+      while (step.need_flush && !rank.copies.empty()) end_copy(rank, rank.copies.begin());
+      if (auto broken = zero(index, step)) return broken;
+      if (auto broken = compute(index, step, sequences)) return broken;
+      for (const Event& event : step.events) {
+        if (auto broken = submit(index, event)) return broken;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// The oldest copy of that direction on the rank ends. False: there is none.
+  bool end_oldest(std::uint32_t rank, bool is_store) {
+    if (rank >= ranks_.size()) return false;
+    std::vector<PlannedCopy>& copies = ranks_[rank].copies;
+    const auto oldest = std::ranges::find(copies, is_store, &PlannedCopy::is_store);
+    if (oldest == copies.end()) return false;
+    end_copy(ranks_[rank], oldest);
+    return true;
+  }
+
+  std::uint32_t num_ranks_ended(const Event& event) const {
+    const auto found = num_ranks_ended_.find(event.serial);
+    return found == num_ranks_ended_.end() ? 0 : found->second;
+  }
+
+  bool is_idle() const {
+    return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.copies.empty(); });
+  }
+
+ private:
+  static constexpr Words kWords = {
+      .block = "GPU block",
+      .place = "CPU block",
+      .no_reuse_under_a_copy = Rule("no_reuse_under_a_copy").place(),
+      .a_place_has_one_writer = Rule("no_reuse_under_a_copy").place(),
+      .a_load_reads_what_is_complete = Rule("no_reuse_under_a_copy").place(),
+      .copies_are_as_planned = Rule("copies_carry_what_they_name").place(),
+      .a_step_reads_its_own = Rule("a_step_reads_its_own").place(),
+      .shares_places = true};
+
+  void end_copy(Rank& rank, std::vector<PlannedCopy>::iterator copy) {
+    end(rank, *copy, /*success=*/true);
+    ++num_ranks_ended_[copy->serial];
+    rank.copies.erase(copy);
+  }
+
+  std::map<std::uint64_t, std::uint32_t> num_ranks_ended_;  ///< by serial number
+};
 
 /// The model goes by commands and answers. What needs the state is held against each observation
 /// that has it; simple.5 compares with the command before.
@@ -149,7 +228,7 @@ class Invariants final : public Rules {
     } else if (const auto* advance = std::get_if<AdvanceCopy>(&command)) {
       if (advance->progress == TransferProgress::kFinished &&
           !copies_.end_oldest(advance->rank, advance->store)) {
-        return broken_phrase(kWorkersDoWhatTheyAreTold, "copies", "none of that direction",
+        return broken_phrase("workers_do_what_they_are_told", "copies", "none of that direction",
                              "one that nobody planned");
       }
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
@@ -157,7 +236,7 @@ class Invariants final : public Rules {
       if (!claims || !observation.cpu_keys.has_value()) return std::nullopt;
       const KeyList& keys = *observation.cpu_keys;
       if (std::ranges::any_of(keys, [](const auto& each) { return !each.empty(); })) {
-        return broken_phrase(kAResetLeavesNothing, "cpu_keys", "none", "some");
+        return broken_phrase("a_reset_leaves_nothing", "cpu_keys", "none", "some");
       }
     }
     return std::nullopt;
@@ -205,7 +284,8 @@ class Invariants final : public Rules {
           return event.id() == std::pair(copy.store, copy.event);
         });
         if (is_own) continue;
-        return broken_phrase(kWorkersDoWhatTheyAreTold, "copies", "those of the step that flushes",
+        return broken_phrase("workers_do_what_they_are_told", "copies",
+                             "those of the step that flushes",
                              "event " + std::to_string(copy.event));
       }
     }
@@ -216,7 +296,7 @@ class Invariants final : public Rules {
     const bool is_quiet = copies_.is_idle() && in_flight_.empty();
     num_quiet_updates_ = is_quiet ? num_quiet_updates_ + 1 : 0;
     if (num_quiet_updates_ < kQuietUpdatesMax || events_.empty()) return std::nullopt;
-    return broken_phrase(kAllComesToAnEnd, "completed_jobs", "what has ended",
+    return broken_phrase("all_comes_to_an_end", "completed_jobs", "what has ended",
                          "nothing of event " + std::to_string(events_.begin()->second.job));
   }
 
@@ -225,7 +305,7 @@ class Invariants final : public Rules {
       const auto load = std::ranges::find_if(
           events_, [&](const auto& each) { return each.second.requests.contains(name); });
       if (load == events_.end() || copies_.num_ranks_ended(load->second) < copies_.ranks().size()) {
-        return broken_phrase(kWorkersDoWhatTheyAreTold, "finished_recving",
+        return broken_phrase("workers_do_what_they_are_told", "finished_recving",
                              "a load that has ended on all ranks", name);
       }
       load->second.requests.erase(name);
@@ -235,7 +315,7 @@ class Invariants final : public Rules {
       const auto store = events_.find({true, each.job});
       if (store == events_.end() ||
           store->second.num_reports + each.num_workers > copies_.num_ranks_ended(store->second)) {
-        return broken_phrase(kWorkersDoWhatTheyAreTold, "completed_jobs",
+        return broken_phrase("workers_do_what_they_are_told", "completed_jobs",
                              "a store by the ranks on which it has ended",
                              std::to_string(each.job) + " by " + std::to_string(each.num_workers));
       }
@@ -262,7 +342,7 @@ class Invariants final : public Rules {
       event.parts.push_back({gpu_blocks[at], cpu_blocks[at], 0, std::nullopt});
     }
     if (are_blocks) return std::nullopt;
-    return broken_phrase(kCopiesCarryWhatTheyName,
+    return broken_phrase("copies_carry_what_they_name",
                          event.is_store ? "store_cpu_blocks" : "load_cpu_blocks",
                          "pairs of blocks of both pools", "others");
   }
@@ -279,7 +359,7 @@ class Invariants final : public Rules {
       CopyPart& part = load.parts[at];
       part.content = content_of((*observation.cpu_keys)[part.place]);
       if (is_loaded_to_its_place(part, load, observation)) continue;
-      return broken_phrase(kCopiesCarryWhatTheyName, element("load_gpu_blocks", at),
+      return broken_phrase("copies_carry_what_they_name", element("load_gpu_blocks", at),
                            "a place with the key of what is loaded", std::to_string(part.block));
     }
     events_.insert_or_assign(load.id(), load);
@@ -315,7 +395,7 @@ class Invariants final : public Rules {
       CopyPart& part = store.parts[at];
       part.content = content_of((*observation.keys)[part.block]);
       if (part.content) continue;
-      return broken_phrase(kCopiesCarryWhatTheyName, element("store_gpu_blocks", at),
+      return broken_phrase("copies_carry_what_they_name", element("store_gpu_blocks", at),
                            "a block with the key of some request", std::to_string(part.block));
     }
     events_.insert_or_assign(store.id(), store);
@@ -357,15 +437,15 @@ class Invariants final : public Rules {
                               [&](const RequestState& state) { return state.id == pin.request; }) &&
           std::ranges::all_of(pin.cpu_blocks, [&](BlockId block) { return block < cpu.size(); });
       if (is_there) continue;
-      return broken_phrase(kCpuHoldsAreExplained, "pins", "blocks for requests that are there",
+      return broken_phrase("cpu_holds_are_explained", "pins", "blocks for requests that are there",
                            pin.request);
     }
     if (*observation.ref_cnts != gpu) {
-      return broken_rule(kInvariants[kGpuHoldsAreExplained], "ref_cnts", gpu,
+      return broken_rule(kInvariants[Rule("gpu_holds_are_explained").place()], "ref_cnts", gpu,
                          *observation.ref_cnts);
     }
     if (*observation.cpu_ref_cnts == cpu) return std::nullopt;
-    return broken_rule(kInvariants[kCpuHoldsAreExplained], "cpu_ref_cnts", cpu,
+    return broken_rule(kInvariants[Rule("cpu_holds_are_explained").place()], "cpu_ref_cnts", cpu,
                        *observation.cpu_ref_cnts);
   }
 
@@ -380,7 +460,7 @@ class Invariants final : public Rules {
     }
     std::vector<BlockId> queued = *observation.cpu_free_queue;
     std::ranges::sort(queued);
-    const Invariant& rule = kInvariants[kCpuNumbersAddUp];
+    const Invariant& rule = kInvariants[Rule("cpu_numbers_add_up").place()];
     if (queued != unreferenced) return broken_rule(rule, "cpu_free_queue", unreferenced, queued);
     const auto num_free = static_cast<std::uint32_t>(unreferenced.size());
     const std::vector<std::uint32_t> expected = {num_empty, num_free - num_empty,
@@ -399,7 +479,7 @@ class Invariants final : public Rules {
       const bool is_kept =
           !before_ || !before_->cpu_keys.has_value() || (*before_->cpu_keys)[block] == keys[block];
       if (!keys[block].empty() && is_kept) return std::nullopt;
-      return broken_phrase(kWhatIsHeldKeepsItsKey, element("cpu_keys", block),
+      return broken_phrase("what_is_held_keeps_its_key", element("cpu_keys", block),
                            "the key that it had, for it is held", "none or another one");
     };
     for (const auto& [id, event] : events_) {
@@ -407,8 +487,8 @@ class Invariants final : public Rules {
         if (!event.is_store) {
           if (auto found = check_held(part.place)) return found;
         } else if (!keys[part.place].empty()) {
-          return broken_phrase(kABlockBeingWrittenHasNoKey, element("cpu_keys", part.place), "none",
-                               "a key");
+          return broken_phrase("a_block_being_written_has_no_key", element("cpu_keys", part.place),
+                               "none", "a key");
         }
       }
     }
@@ -428,7 +508,7 @@ class Invariants final : public Rules {
       for (std::size_t rank = 0; rank < copies_.ranks().size(); ++rank) {
         const Content& content = copies_.place(rank, block, 0);
         if (wanted && passes_for(content, *wanted)) continue;
-        return broken_phrase(kACpuBlockHoldsItsKey,
+        return broken_phrase("a_cpu_block_holds_its_key",
                              element("cpu_keys", block) + " on rank " + std::to_string(rank),
                              wanted ? to_text(*wanted) : "a key of some request", to_text(content));
       }
@@ -439,7 +519,8 @@ class Invariants final : public Rules {
   Found check_requests(const Observation& observation) const {
     for (const RequestState& state : *observation.requests) {
       if (state.status == RequestStatus::kWaitingForRemoteKVs && !have_loads_.contains(state.id)) {
-        return broken_phrase(kAllComesToAnEnd, "load_requests", "a load for " + state.id, "none");
+        return broken_phrase("all_comes_to_an_end", "load_requests", "a load for " + state.id,
+                             "none");
       }
     }
     return std::nullopt;
