@@ -11,9 +11,17 @@
 #include "contract/core/line.h"
 #include "properties/core/difference.h"
 #include "properties/core/divergence.h"
+#include "properties/core/named_place.h"
 
 namespace kvfence {
 namespace detail {
+
+/// Both sides of what is wrong with one member of an observation.
+struct Mismatch {
+  std::string field;
+  Value expected;
+  Value actual;
+};
 
 // One side of what is broken: a value, words, or a member of an observation.
 inline Value side(Value value) { return value; }
@@ -42,5 +50,38 @@ Divergence broken_rule(const Invariant& invariant, std::string_view member,
                        const SymbolOf& symbol_of = nullptr) {
   return broken_values(invariant, member, detail::side(expected), detail::side(actual), symbol_of);
 }
+
+/// The same of a room's table, by the name of the rule:
+///
+///   constexpr BrokenRuleOf<kInvariants> broken;
+///   ... return broken("numbers_add_up", "num_free", expected, actual);
+///
+/// With a world the requests' hashes are shown by their symbols.
+template <const auto& kTable>
+class BrokenRuleOf {
+ public:
+  using Rule = NamedPlace<kTable>;
+
+  template <class Expected, class Actual>
+  Divergence operator()(Rule rule, std::string_view member, const Expected& expected,
+                        const Actual& actual) const {
+    return broken_rule(kTable[rule.place()], member, expected, actual);
+  }
+  /// Either side may be written in braces.
+  template <class T>
+  Divergence operator()(Rule rule, std::string_view member, const T& expected,
+                        const T& actual) const {
+    return broken_rule(kTable[rule.place()], member, expected, actual);
+  }
+  template <class Expected, class Actual, class World>
+  Divergence operator()(Rule rule, std::string_view member, const Expected& expected,
+                        const Actual& actual, const World& world) const {
+    return broken_rule(kTable[rule.place()], member, expected, actual,
+                       [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
+  }
+  Divergence operator()(Rule rule, const detail::Mismatch& mismatch, const auto&... world) const {
+    return (*this)(rule, mismatch.field, mismatch.expected, mismatch.actual, world...);
+  }
+};
 
 }  // namespace kvfence

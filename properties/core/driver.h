@@ -46,6 +46,18 @@ void empty(Observation& observation) {
       });
 }
 
+/// What a command answers: what `run` returns; where it returns nothing, the command is never
+/// refused.
+template <class Run>
+ErrorCode error_of(Run run) {
+  if constexpr (std::is_void_v<std::invoke_result_t<Run&>>) {
+    run();
+    return ErrorCode::kNone;
+  } else {
+    return run();
+  }
+}
+
 /// A driver has
 ///   start(config, setup)                builds the component afresh
 ///   answer(command, world, observe)     runs the command and fills observed(), empty before
@@ -121,8 +133,9 @@ class ValueDriver : public DriverOf<T> {
 
   void answer(const Command& command, const World& world, Observe observe) override {
     auto& self = static_cast<Derived&>(*this);
-    this->observed().error =
-        std::visit([&](const auto& alternative) { return self.run(alternative, world); }, command);
+    this->observed().error = std::visit(
+        [&](const auto& typed) { return error_of([&] { return self.run(typed, world); }); },
+        command);
     self.observe(world, observe == Observe::kState);
   }
 

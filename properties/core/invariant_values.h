@@ -13,15 +13,9 @@
 #include "contract/kv_cache/kv_cache_target.h"
 #include "contract/pool/block_hash.h"
 #include "contract/pool/request.h"
+#include "properties/core/broken_rule.h"
 
 namespace kvfence::detail {
-
-/// Both sides of what is wrong with one member of an observation.
-struct Mismatch {
-  std::string field;
-  Value expected;
-  Value actual;
-};
 
 /// A block's key as bytes; none for an empty one.
 inline Value key_value(const BlockHash& key) {
@@ -59,9 +53,8 @@ inline bool is_key_of(const BlockHash& key, const Request& request, std::uint32_
   return index < hashes.size() && carries(key, hashes[index], group);
 }
 
-template <class T>
-bool contains(const std::vector<T>& list, const T& element) {
-  return std::find(list.begin(), list.end(), element) != list.end();
+bool contains(const auto& list, const auto& element) {
+  return std::ranges::find(list, element) != std::ranges::end(list);
 }
 
 }  // namespace kvfence::detail

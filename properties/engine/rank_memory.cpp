@@ -80,7 +80,7 @@ RankMemory::RankMemory(const Words& words, const KVCacheManagerConfig& config,
 std::optional<Broken> RankMemory::zero(std::size_t rank, const StepOnBlocks& step) {
   for (BlockId block : step.zeroed) {
     if (contains(step.lost, block)) continue;
-    if (auto broken = overwrite(rank, block, "zeroed for somebody else", {})) return broken;
+    if (auto found = overwrite(rank, block, "zeroed for somebody else", {})) return found;
   }
   forgive_victims(step.victims, step.lost, groups_, ranks_[rank].blocks);
   return std::nullopt;
@@ -91,7 +91,7 @@ std::optional<Broken> RankMemory::compute(std::size_t rank, const StepOnBlocks& 
   const std::vector<Content>& blocks = ranks_[rank].blocks;
   for (const Run& run : step.runs) {
     for (const Filled& filled : filled_by(run, sequences.at(run.request), groups_, blocks)) {
-      if (auto broken = overwrite(rank, filled.block, run.request, filled.content)) return broken;
+      if (auto found = overwrite(rank, filled.block, run.request, filled.content)) return found;
     }
   }
   for (const Run& run : step.runs) {
@@ -139,8 +139,8 @@ std::optional<Broken> RankMemory::submit(std::size_t rank_index, const PlannedCo
     if (copy.is_store) {
       std::fill_n(rank.places.begin() + std::ptrdiff_t{part.place} * num_sub_blocks_,
                   num_sub_blocks_, Content{});
-    } else if (auto broken = overwrite(rank_index, part.block, copy.name(), {})) {
-      return broken;
+    } else if (auto found = overwrite(rank_index, part.block, copy.name(), {})) {
+      return found;
     }
   }
   rank.copies.push_back(copy);

@@ -22,7 +22,7 @@
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/pool/request.h"
-#include "properties/core/difference.h"
+#include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
 #include "properties/core/named_place.h"
@@ -94,6 +94,7 @@ constexpr Invariant kCoreInvariants[] = {
 };
 
 using Rule = NamedPlace<kCoreInvariants>;
+constexpr BrokenRuleOf<kCoreInvariants> broken;
 
 using kv_cache::to_value;
 using kvfence::to_value;
@@ -103,61 +104,15 @@ using kvfence::detail::key_value;
 using kvfence::detail::phrase;
 using kvfence::detail::place_name;
 
-Divergence broken_values(Rule rule, std::string_view member, Value expected, Value actual,
-                         const World& world) {
-  Divergence divergence = kvfence::detail::locate_difference(
-      std::string(member), std::move(expected), std::move(actual),
-      [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
-  divergence.oracle = kCoreInvariants[rule.place()].name;
-  divergence.message = kCoreInvariants[rule.place()].rule;
-  return divergence;
-}
-
-template <class T>
-Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual,
-                  const World& world) {
-  return broken_values(rule, member, to_value(expected), to_value(actual), world);
-}
-
-/// A side that only words describe.
-template <class T>
-Divergence broken_phrase(Rule rule, std::string_view member, std::string_view expected,
-                         const T& actual, const World& world) {
-  return broken_values(rule, member, phrase(expected), to_value(actual), world);
-}
-
-Rule rule_of(BlockRule rule) {
-  switch (rule) {
-    case BlockRule::kNullAndSinksStayOut:
-      return "null_and_sinks_stay_out";
-    case BlockRule::kRefCntCountsPlaces:
-      return "ref_cnt_counts_places";
-    case BlockRule::kQueueHoldsTheUnreferenced:
-      return "queue_holds_the_unreferenced";
-    case BlockRule::kABlockHasOnePlace:
-      return "a_block_has_one_place";
-    case BlockRule::kKeysFitTheirPlaces:
-      return "keys_fit_their_places";
-    case BlockRule::kListAGroup:
-      break;
-  }
-  return "computed_tokens_have_blocks";
-}
+/// Those of each BlockRule.
+constexpr Rule kBlockRules[] = {"computed_tokens_have_blocks", "null_and_sinks_stay_out",
+                                "ref_cnt_counts_places",       "queue_holds_the_unreferenced",
+                                "a_block_has_one_place",       "keys_fit_their_places"};
 
 std::uint32_t size_of(const auto& list) { return static_cast<std::uint32_t>(list.size()); }
 
 std::string element(std::string_view list, std::size_t at) {
   return std::string(list) + "[" + std::to_string(at) + "]";
-}
-
-EngineRole role_of(const Command& command) {
-  if (std::holds_alternative<HandOver>(command)) return EngineRole::kConsumer;
-  return std::visit(
-      [](const auto& typed) {
-        if constexpr (requires { typed.engine; }) return typed.engine;
-        return EngineRole::kProducer;
-      },
-      command);
 }
 
 std::optional<Divergence> check_unchanged(const Observation& before, const Observation& observation,
@@ -169,8 +124,8 @@ std::optional<Divergence> check_unchanged(const Observation& before, const Obser
     const MemberRef now = is[at];
     const bool was_observed = then.is_present() && now.is_present();
     if (then.domain() != Domain::kState || !was_observed || then.equals(now)) continue;
-    return broken_values("a_refused_command_changes_nothing", then.declaration().name, then.value(),
-                         now.value(), world);
+    return broken("a_refused_command_changes_nothing", then.declaration().name, then.value(),
+                  now.value(), world);
   }
   return std::nullopt;
 }
@@ -432,14 +387,14 @@ class SchedulerRules {
         (pause_state_ == PauseState::kPausedAll && !shown.scheduled->empty()) ||
         (pause_state_ != PauseState::kUnpaused && (is_resumed || !shown.new_reqs->empty()));
     if (is_over_pause) {
-      return broken_phrase("a_step_keeps_its_limits", "scheduled", "what the pause allows",
-                           *shown.scheduled, world);
+      return broken("a_step_keeps_its_limits", "scheduled", "what the pause allows",
+                    *shown.scheduled, world);
     }
     if (!shown.never_fits.has_value()) return std::nullopt;
     Track* const track = find(*shown.never_fits, world);
     if (!track || !track->is_unfinished) {
-      return broken_phrase("finished_are_reported_once", "never_fits", "an unfinished request",
-                           *shown.never_fits, world);
+      return broken("finished_are_reported_once", "never_fits", "an unfinished request",
+                    *shown.never_fits, world);
     }
     end(*track);
     return std::nullopt;
@@ -449,8 +404,7 @@ class SchedulerRules {
                   const SchedulerObservation& shown, const World& world) {
     Track* const track = find(name, world);
     if (!track || !track->is_unfinished || track->told_step == num_steps_) {
-      return broken_phrase("workers_know_the_tables", place, "an unfinished request, once", name,
-                           world);
+      return broken("workers_know_the_tables", place, "an unfinished request, once", name, world);
     }
     const std::uint32_t most = track->num_shown_computed;
     if (state_was_seen_ && most > 0 && told.num_computed > most &&
@@ -480,23 +434,23 @@ class SchedulerRules {
       const ScheduledRequest& entry = scheduled[at];
       Track* const track = find(entry.request, world);
       if (!track || !track->is_unfinished || track->scheduled_step == num_steps_) {
-        return broken_phrase("a_step_keeps_its_limits", element("scheduled", at),
-                             "an unfinished request, once", entry.request, world);
+        return broken("a_step_keeps_its_limits", element("scheduled", at),
+                      "an unfinished request, once", entry.request, world);
       }
       if (track->is_loading) {
-        return broken_phrase("a_load_keeps_its_blocks", element("scheduled", at),
-                             "nobody who loads", entry.request, world);
+        return broken("a_load_keeps_its_blocks", element("scheduled", at), "nobody who loads",
+                      entry.request, world);
       }
       if (track->told_step != num_steps_) {
-        return broken_phrase("workers_know_the_tables", element("scheduled", at),
-                             "a new or cached request", entry.request, world);
+        return broken("workers_know_the_tables", element("scheduled", at),
+                      "a new or cached request", entry.request, world);
       }
       const std::uint32_t num_tokens = entry.num_tokens;
       total += num_tokens;
       if (num_tokens == 0 || (threshold > 0 && num_tokens > threshold) ||
           track->num_told_computed + num_tokens > config_.kv_cache.max_model_len) {
-        return broken_phrase("a_step_keeps_its_limits", element("scheduled", at) + ".num_tokens",
-                             "tokens within threshold and model length", num_tokens, world);
+        return broken("a_step_keeps_its_limits", element("scheduled", at) + ".num_tokens",
+                      "tokens within threshold and model length", num_tokens, world);
       }
       track->scheduled_step = num_steps_;
       track->num_scheduled_tokens = num_tokens;
@@ -577,14 +531,14 @@ class SchedulerRules {
           if (status != RequestStatus::kRunning) continue;
           for (const RequestOutput& output : *shown.outputs) {
             if (output.request != state.id || output.tokens.empty()) continue;
-            return broken_values("failed_blocks_are_computed_again", "outputs",
-                                 phrase("none of " + state.id), to_value(output.tokens), world);
+            return broken("failed_blocks_are_computed_again", "outputs",
+                          phrase("none of " + state.id), to_value(output.tokens), world);
           }
         }
         if (!counted_by || goes_back) continue;
-        return broken_phrase("failed_blocks_are_computed_again", "requests",
-                             "block " + std::to_string(block) + " to be computed again",
-                             *shown.requests, world);
+        return broken("failed_blocks_are_computed_again", "requests",
+                      "block " + std::to_string(block) + " to be computed again", *shown.requests,
+                      world);
       }
     }
     return std::nullopt;
@@ -596,8 +550,8 @@ class SchedulerRules {
     const std::string place = element("outputs", at);
     Track* const track = find(output.request, world);
     if (!track || !track->is_unfinished || track->output_update == num_updates_) {
-      return broken_phrase("outputs_come_from_steps", place + ".request",
-                           "an unfinished request, once", output.request, world);
+      return broken("outputs_come_from_steps", place + ".request", "an unfinished request, once",
+                    output.request, world);
     }
     track->output_update = num_updates_;
 
@@ -619,8 +573,7 @@ class SchedulerRules {
     if (!is_sampled)
       return broken("outputs_come_from_steps", place + ".tokens", sampled, tokens, world);
     if (tokens.empty() && !is_finished(output.status)) {
-      return broken_phrase("outputs_come_from_steps", place + ".tokens", "some, or an end", tokens,
-                           world);
+      return broken("outputs_come_from_steps", place + ".tokens", "some, or an end", tokens, world);
     }
 
     const AddRequest& limits = track->limits;
@@ -636,9 +589,9 @@ class SchedulerRules {
           stops || num_outputs >= limits.max_tokens || num_tokens >= config_.kv_cache.max_model_len;
       const bool ends = index + 1 == tokens.size() && is_finished(output.status);
       if (must_end == ends) continue;
-      return broken_phrase("outputs_come_from_steps", place + ".status",
-                           must_end ? "an end at token " + std::to_string(token) : "no end yet",
-                           std::string(to_text(output.status)), world);
+      return broken("outputs_come_from_steps", place + ".status",
+                    must_end ? "an end at token " + std::to_string(token) : "no end yet",
+                    std::string(to_text(output.status)), world);
     }
     if (is_finished(output.status)) end(*track);
     return std::nullopt;
@@ -663,8 +616,8 @@ class SchedulerRules {
               return std::holds_alternative<AllBlocksCleared>(event);
             });
         if (last == without_own.rend()) {
-          return broken_phrase("events_mirror_the_keys", "events", "the connector's too",
-                               *shown.events, world);
+          return broken("events_mirror_the_keys", "events", "the connector's too", *shown.events,
+                        world);
         }
         without_own.erase(std::prev(last.base()));
       }
@@ -677,8 +630,8 @@ class SchedulerRules {
       found = mirror_->compare(*shown.keys, config_.kv_cache.pool);
     }
     if (!found) return std::nullopt;
-    return broken_values("events_mirror_the_keys", found->field, std::move(found->expected),
-                         std::move(found->actual), world);
+    return broken("events_mirror_the_keys", found->field, std::move(found->expected),
+                  std::move(found->actual), world);
   }
 
   Found check_numbers(const SchedulerObservation& shown, const World& world) const {
@@ -731,9 +684,8 @@ class SchedulerRules {
     if (auto found = read_requests(shown, world)) return found;
     const BlockState blocks{*shown.free_queue, *shown.ref_cnts, *shown.keys, *shown.tables};
     if (auto found = block_tables_.check_places(blocks, owners_)) {
-      return broken_values(rule_of(found->rule), found->mismatch.field,
-                           std::move(found->mismatch.expected), std::move(found->mismatch.actual),
-                           world);
+      return broken(kBlockRules[static_cast<std::size_t>(found->rule)], found->mismatch.field,
+                    std::move(found->mismatch.expected), std::move(found->mismatch.actual), world);
     }
     if (auto found = check_places(shown, world)) return found;
     for (RequestNumber number : there_) {
@@ -765,9 +717,8 @@ class SchedulerRules {
     auto found =
         block_tables_.check_blocks({*shown.free_queue, *shown.ref_cnts, *shown.keys, *holders});
     if (!found) return std::nullopt;
-    return broken_values(rule_of(found->rule), found->mismatch.field,
-                         std::move(found->mismatch.expected), std::move(found->mismatch.actual),
-                         world);
+    return broken(kBlockRules[static_cast<std::size_t>(found->rule)], found->mismatch.field,
+                  std::move(found->mismatch.expected), std::move(found->mismatch.actual), world);
   }
 
   /// Finds each request and its table, and who is gone.
@@ -782,22 +733,22 @@ class SchedulerRules {
       const RequestState& state = (*shown.requests)[at];
       Track* const track = find(state.id, world);
       if (!track || track->shown || track->is_unfinished == is_finished(state.status)) {
-        return broken_phrase("a_request_has_one_place", element("requests", at),
-                             "a request with the status of one that is there", state.id, world);
+        return broken("a_request_has_one_place", element("requests", at),
+                      "a request with the status of one that is there", state.id, world);
       }
       track->shown = &state;
       num_unfinished += track->is_unfinished ? 1 : 0;
     }
     if (num_unfinished != num_unfinished_) {
-      return broken_phrase("a_request_has_one_place", "requests", "every unfinished request",
-                           *shown.requests, world);
+      return broken("a_request_has_one_place", "requests", "every unfinished request",
+                    *shown.requests, world);
     }
     owners_.clear();
     for (const RequestBlocks& table : *shown.tables) {
       Track* const track = find(table.request, world);
       if (!track || !track->shown || track->table) {
-        return broken_phrase("a_request_has_one_place", "tables", "none of a request that is gone",
-                             table.request, world);
+        return broken("a_request_has_one_place", "tables", "none of a request that is gone",
+                      table.request, world);
       }
       track->table = &table.blocks;
       owners_.push_back({&*track->request, number_of(*track), track->aliasing});
@@ -806,8 +757,8 @@ class SchedulerRules {
       Track& track = tracks_[number];
       if (track.shown) continue;
       if (track.is_loading) {
-        return broken_phrase("a_load_keeps_its_blocks", "requests", track.limits.id + " among them",
-                             *shown.requests, world);
+        return broken("a_load_keeps_its_blocks", "requests", track.limits.id + " among them",
+                      *shown.requests, world);
       }
       track.request.reset();
     }
@@ -824,9 +775,9 @@ class SchedulerRules {
             track && track->is_unfinished && track->place == Place::kNowhere &&
             (track->shown->status == RequestStatus::kRunning) == (place == Place::kRunning);
         if (!fits) {
-          return broken_phrase("a_request_has_one_place", element(member, at),
-                               "an unfinished request that belongs there and stands nowhere else",
-                               names[at], world);
+          return broken("a_request_has_one_place", element(member, at),
+                        "an unfinished request that belongs there and stands nowhere else",
+                        names[at], world);
         }
         track->place = place;
       }
@@ -851,15 +802,15 @@ class SchedulerRules {
     }
     const bool loads = state.status == RequestStatus::kWaitingForRemoteKVs;
     if (track.is_loading && (!track.table || loads != track.is_unfinished)) {
-      return broken_phrase("a_load_keeps_its_blocks", "requests[" + name + "]",
-                           "one that waits for its load, with blocks",
-                           std::string(to_text(state.status)), world);
+      return broken("a_load_keeps_its_blocks", "requests[" + name + "]",
+                    "one that waits for its load, with blocks", std::string(to_text(state.status)),
+                    world);
     }
     if (!track.is_unfinished) {
       const bool may_stay = !track.is_released && (track.is_held || setup_.has_workers());
       if (may_stay) return std::nullopt;
-      return broken_phrase("a_finished_request_is_let_go", "requests", "none of " + name,
-                           *shown.requests, world);
+      return broken("a_finished_request_is_let_go", "requests", "none of " + name, *shown.requests,
+                    world);
     }
 
     // With workers a load shows as a status alone.
@@ -943,8 +894,8 @@ class SchedulerRules {
       for (std::size_t index = most / block_size; index < blocks.size(); ++index) {
         const BlockHash& key = (*shown.keys)[blocks[index]];
         if (key.empty() || block_tables_.is_aliased(blocks[index])) continue;
-        return broken_values("only_computed_blocks_are_cached", place_name(state.id, group, index),
-                             Value(), key_value(key), world);
+        return broken("only_computed_blocks_are_cached", place_name(state.id, group, index),
+                      Value(), key_value(key), world);
       }
     }
     return std::nullopt;
@@ -971,8 +922,8 @@ class SchedulerRules {
       const bool is_ready = track.is_unfinished && !track.is_blocked && !track.is_loading &&
                             track.put_off_step != num_steps_;
       if (!is_ready) continue;
-      return broken_values("schedule_makes_progress", "never_fits",
-                           phrase(track.limits.id + ", or its admission"), Value(), world);
+      return broken("schedule_makes_progress", "never_fits",
+                    phrase(track.limits.id + ", or its admission"), Value(), world);
     }
     return std::nullopt;
   }

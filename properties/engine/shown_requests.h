@@ -27,6 +27,17 @@ inline const RequestState* find_state(const SchedulerObservation& shown, std::st
   return shown.requests.has_value() ? find_by(*shown.requests, &RequestState::id, name) : nullptr;
 }
 
+/// The engine that a command is about; of one that is about none the producer.
+inline EngineRole role_of(const Command& command) {
+  if (std::holds_alternative<HandOver>(command)) return EngineRole::kConsumer;
+  return std::visit(
+      [](const auto& typed) {
+        if constexpr (requires { typed.engine; }) return typed.engine;
+        return EngineRole::kProducer;
+      },
+      command);
+}
+
 /// The requests that a command ends from outside, in their order; nothing of other commands, and
 /// where nobody saw which requests there were.
 inline std::optional<std::vector<std::string>> ended_from_outside(

@@ -30,14 +30,13 @@ class EvictionDriver final
   using Base::observed;
   using typename Base::World;
 
-  ErrorCode run(const eviction::Get& command, const World&) {
+  void run(const eviction::Get& command, const World&) {
     std::vector<eviction::Entry>& found = observed().found.emplace();
     found.clear();
     BlockStatus status;
     if (component_->get(key_of_number(command.key), status)) {
       found.push_back(entry_of(command.key, status));
     }
-    return ErrorCode::kNone;
   }
 
   ErrorCode run(const eviction::Insert& command, const World&) {
@@ -60,25 +59,20 @@ class EvictionDriver final
     return component_->release(key_of_number(command.key));
   }
 
-  ErrorCode run(const eviction::Touch& command, const World&) {
+  void run(const eviction::Touch& command, const World&) {
     component_->touch(keys_.of(command.keys));
-    return ErrorCode::kNone;
   }
 
-  ErrorCode run(const eviction::Evict& command, const World&) {
+  void run(const eviction::Evict& command, const World&) {
     evicted_.clear();
     const bool success =
         component_->evict(command.num_blocks, keys_.of(command.protected_keys), evicted_);
     observed().success.emplace() = success;
     // What a refused call may have appended is shown: it should have appended nothing.
     if (success || !evicted_.empty()) victims_of(evicted_, observed().evicted.emplace());
-    return ErrorCode::kNone;
   }
 
-  ErrorCode run(const eviction::Clear&, const World&) {
-    component_->clear();
-    return ErrorCode::kNone;
-  }
+  void run(const eviction::Clear&, const World&) { component_->clear(); }
 
   void observe(const World&, bool with_state) {
     observed().size = component_->size();

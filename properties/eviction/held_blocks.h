@@ -12,22 +12,11 @@
 
 #include "contract/core/declare.h"
 #include "contract/eviction/eviction_target.h"
+#include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
 #include "properties/eviction/policy_lists.h"
 
 namespace kvfence::eviction {
-
-/// Which statement is broken; a target's invariants have one for each.
-enum class CacheRule : std::uint8_t {
-  kAKeyHasOnePlace,
-  kSizesAreBounded,
-  kBlocksAreHeldAsAsked,
-};
-
-struct BrokenCacheRule {
-  CacheRule rule;
-  kvfence::detail::Mismatch mismatch;
-};
 
 /// A value: copyable. Cost of each call: linear in the blocks and ghosts, of check() their square.
 class HeldBlocks {
@@ -72,30 +61,24 @@ class HeldBlocks {
     return std::nullopt;
   }
 
-  /// Numbers, and the lists where they are shown.
-  template <class Observation>
-  std::optional<BrokenCacheRule> check(const Observation& shown) {
-    using kvfence::detail::phrase;
-    const auto broken = [](CacheRule rule, std::string field, Value expected, Value actual) {
-      return BrokenCacheRule{rule, {std::move(field), std::move(expected), std::move(actual)}};
-    };
+  /// Numbers, and the lists where they are shown. broken: of the target's table, which has the
+  /// three rules that are named here.
+  template <class Observation, class BrokenRule>
+  std::optional<Divergence> check(const Observation& shown, const BrokenRule& broken) {
     if (shows_lists(shown) && has_a_key_twice(shown)) {
-      return broken(CacheRule::kAKeyHasOnePlace, "t1", phrase("each key in one list, once"),
-                    to_value(all_keys(shown)));
+      return broken("a_key_has_one_place", "t1", "each key in one list, once", all_keys(shown));
     }
     if (shown.size != size() || size() > capacity_) {
-      return broken(CacheRule::kSizesAreBounded, "size", to_value(std::min(size(), capacity_)),
-                    to_value(shown.size));
+      return broken("sizes_are_bounded", "size", std::min(size(), capacity_), shown.size);
     }
     if (!(shown.target_t1_size >= 0 && shown.target_t1_size <= capacity_)) {
-      return broken(CacheRule::kSizesAreBounded, "target_t1_size",
-                    phrase("at least 0 and at most the capacity"), to_value(shown.target_t1_size));
+      return broken("sizes_are_bounded", "target_t1_size", "at least 0 and at most the capacity",
+                    shown.target_t1_size);
     }
     if (!shows_lists(shown)) return std::nullopt;
     for (const auto& [name, ghosts] : {std::pair{"b1", &*shown.b1}, std::pair{"b2", &*shown.b2}}) {
       if (ghosts->size() <= capacity_) continue;
-      return broken(CacheRule::kSizesAreBounded, name, phrase("at most as many as the capacity"),
-                    to_value(*ghosts));
+      return broken("sizes_are_bounded", name, "at most as many as the capacity", *ghosts);
     }
     for (const auto& [name, blocks] : {std::pair{"t1", &*shown.t1}, std::pair{"t2", &*shown.t2}}) {
       const auto is_right = [&](const Entry& block) {
@@ -107,11 +90,10 @@ class HeldBlocks {
       for (const Entry& block : *blocks) {
         if (const Entry* held = find(block.key)) right.push_back(*held);
       }
-      return broken(CacheRule::kBlocksAreHeldAsAsked, name, to_value(right), to_value(*blocks));
+      return broken("blocks_are_held_as_asked", name, right, *blocks);
     }
     if (shown.t1->size() + shown.t2->size() == blocks_.size()) return std::nullopt;
-    return broken(CacheRule::kBlocksAreHeldAsAsked, "t1", phrase("every block that is held"),
-                  to_value(*shown.t1));
+    return broken("blocks_are_held_as_asked", "t1", "every block that is held", *shown.t1);
   }
 
  private:

@@ -53,10 +53,7 @@ class KVCacheDriver final
     return world.find(command.request) ? ErrorCode::kNone : ErrorCode::kUnknownRequest;
   }
 
-  ErrorCode run(const kv_cache::NewStepStarts&, const World&) {
-    component_->new_step_starts();
-    return ErrorCode::kNone;
-  }
+  void run(const kv_cache::NewStepStarts&, const World&) { component_->new_step_starts(); }
 
   ErrorCode run(const kv_cache::GetComputedBlocks& command, const World& world) {
     const Entry* entry = world.find(command.request);
@@ -129,9 +126,8 @@ class KVCacheDriver final
     return component_->evict_blocks(command.blocks);
   }
 
-  ErrorCode run(const kv_cache::ResetPrefixCache&, const World&) {
+  void run(const kv_cache::ResetPrefixCache&, const World&) {
     observed().success.emplace() = component_->reset_prefix_cache();
-    return ErrorCode::kNone;
   }
 
   ErrorCode run(const kv_cache::GetNumCommonPrefixBlocks& command, const World& world) {
@@ -150,17 +146,15 @@ class KVCacheDriver final
     return ErrorCode::kNone;
   }
 
-  ErrorCode run(const kv_cache::TakeNewBlockIds&, const World&) {
+  void run(const kv_cache::TakeNewBlockIds&, const World&) {
     component_->take_new_block_ids(observed().block_ids.emplace());
-    return ErrorCode::kNone;
   }
 
-  ErrorCode run(const kv_cache::TakeEvents&, const World&) {
+  void run(const kv_cache::TakeEvents&, const World&) {
     component_->take_events(observed().events.emplace());
-    return ErrorCode::kNone;
   }
 
-  ErrorCode run(const kv_cache::TakePrefixCacheStats&, const World&) {
+  void run(const kv_cache::TakePrefixCacheStats&, const World&) {
     const PrefixCacheStats stats = component_->take_prefix_cache_stats();
     std::vector<std::uint32_t>& list = observed().stats.emplace();
     list.clear();
@@ -169,7 +163,6 @@ class KVCacheDriver final
           stats.preempted_requests, stats.preempted_queries, stats.preempted_hits}) {
       list.push_back(static_cast<std::uint32_t>(number));
     }
-    return ErrorCode::kNone;
   }
 
   void observe(const World& world, bool with_state) {

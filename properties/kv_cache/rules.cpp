@@ -73,6 +73,7 @@ constexpr Invariant kInvariants[] = {
 };
 
 using Rule = NamedPlace<kInvariants>;
+constexpr BrokenRuleOf<kInvariants> broken;
 
 using kvfence::detail::contains;
 using kvfence::detail::find_table;
@@ -81,17 +82,6 @@ using kvfence::detail::key_value;
 using kvfence::detail::Mismatch;
 using kvfence::detail::place_name;
 
-template <class Expected, class Actual>
-Divergence broken(Rule rule, std::string_view member, const Expected& expected,
-                  const Actual& actual, const World& world) {
-  return broken_rule(kInvariants[rule.place()], member, expected, actual,
-                     [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
-}
-
-Divergence broken(Rule rule, const Mismatch& mismatch, const World& world) {
-  return broken(rule, mismatch.field, mismatch.expected, mismatch.actual, world);
-}
-
 /// A key that should not be there.
 Divergence broken_key(Rule rule, BlockId block, const BlockHash& before, const BlockHash& after,
                       const World& world) {
@@ -99,22 +89,10 @@ Divergence broken_key(Rule rule, BlockId block, const BlockHash& before, const B
                 world);
 }
 
-Rule rule_of(BlockRule rule) {
-  switch (rule) {
-    case BlockRule::kNullAndSinksStayOut:
-      return "null_and_sinks_stay_out";
-    case BlockRule::kListAGroup:
-    case BlockRule::kRefCntCountsPlaces:
-      return "ref_cnt_counts_places";
-    case BlockRule::kQueueHoldsTheUnreferenced:
-      return "queue_holds_the_unreferenced";
-    case BlockRule::kABlockHasOnePlace:
-      return "a_block_has_one_place";
-    case BlockRule::kKeysFitTheirPlaces:
-      return "keys_fit_their_places";
-  }
-  return "ref_cnt_counts_places";
-}
+/// Those of each BlockRule.
+constexpr Rule kBlockRules[] = {"ref_cnt_counts_places", "null_and_sinks_stay_out",
+                                "ref_cnt_counts_places", "queue_holds_the_unreferenced",
+                                "a_block_has_one_place", "keys_fit_their_places"};
 
 /// What a command changed is checked where the state was observed before and after it; the state
 /// itself, answers and numbers wherever they are observed.
@@ -366,7 +344,8 @@ class Invariants final : public RulesFor<KVCacheTarget> {
   Found check_state(const Observation& shown, const World& world) {
     const BlockState state{*shown.free_queue, *shown.ref_cnts, *shown.keys, *shown.tables};
     auto found = block_tables_.check_blocks(state);
-    if (found) return broken(rule_of(found->rule), found->mismatch, world);
+    if (found)
+      return broken(kBlockRules[static_cast<std::size_t>(found->rule)], found->mismatch, world);
     owners_.clear();
     for (const RequestBlocks& table : state.tables) {
       const World::Entry* entry = world.find(table.request);
@@ -378,7 +357,8 @@ class Invariants final : public RulesFor<KVCacheTarget> {
           {world.requests().find(table.request), entry->index, aliasing_[entry->index]});
     }
     found = block_tables_.check_places(state, owners_);
-    if (found) return broken(rule_of(found->rule), found->mismatch, world);
+    if (found)
+      return broken(kBlockRules[static_cast<std::size_t>(found->rule)], found->mismatch, world);
     return std::nullopt;
   }
 

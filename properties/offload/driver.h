@@ -56,9 +56,8 @@ class OffloadDriver final
     return error;
   }
 
-  ErrorCode run(const offload::Touch& command, const World&) {
+  void run(const offload::Touch& command, const World&) {
     component_->touch(keys_.of(command.keys));
-    return ErrorCode::kNone;
   }
 
   ErrorCode run(const offload::PrepareLoad& command, const World&) {
@@ -87,17 +86,15 @@ class OffloadDriver final
     return error;
   }
 
-  ErrorCode run(const offload::CompleteStore& command, const World&) {
+  void run(const offload::CompleteStore& command, const World&) {
     component_->complete_store(keys_.of(command.keys), command.success);
-    return ErrorCode::kNone;
   }
 
   ErrorCode run(const offload::ResetCache&, const World&) { return component_->reset_cache(); }
 
-  ErrorCode run(const offload::TakeEvents&, const World&) {
+  void run(const offload::TakeEvents&, const World&) {
     component_->take_events(taken_);
     show_events(taken_, observed().events.emplace());
-    return ErrorCode::kNone;
   }
 
   void observe(const World&, bool with_state) {

@@ -17,7 +17,6 @@
 #include "contract/offload/offloading_manager.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
-#include "properties/core/named_place.h"
 #include "properties/eviction/held_blocks.h"
 #include "properties/targets/rooms.h"
 
@@ -60,21 +59,7 @@ using kvfence::detail::contains;
 using kvfence::detail::Mismatch;
 using kvfence::detail::phrase;
 
-using Rule = NamedPlace<kInvariants>;
-
-/// Those of each CacheRule.
-constexpr Rule kCacheRules[] = {"a_key_has_one_place", "sizes_are_bounded",
-                                "blocks_are_held_as_asked"};
-
-template <class Expected, class Actual>
-Divergence broken(Rule rule, std::string_view member, const Expected& expected,
-                  const Actual& actual) {
-  return broken_rule(kInvariants[rule.place()], member, expected, actual);
-}
-
-Divergence broken(Rule rule, const Mismatch& mismatch) {
-  return broken(rule, mismatch.field, mismatch.expected, mismatch.actual);
-}
+constexpr BrokenRuleOf<kInvariants> broken;
 
 /// What is held is counted from commands and answers, so an observation without the lists is
 /// checked by its answer and its numbers, and the next one with them in full.
@@ -97,11 +82,7 @@ class Invariants final : public RulesFor<OffloadTarget> {
       found =
           std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
     }
-    if (!found) {
-      if (auto wrong = held_.check(observation)) {
-        found = broken(kCacheRules[static_cast<std::size_t>(wrong->rule)], wrong->mismatch);
-      }
-    }
+    if (!found) found = held_.check(observation, broken);
     const std::uint32_t num_free = held_.capacity() - std::min(held_.capacity(), held_.size());
     if (!found && observation.num_free_slots != num_free) {
       found =

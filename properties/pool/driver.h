@@ -93,14 +93,12 @@ class BlockPoolDriver final
     return component_->evict_blocks(command.blocks);
   }
 
-  ErrorCode run(const block_pool::ResetPrefixCache&, const World&) {
+  void run(const block_pool::ResetPrefixCache&, const World&) {
     observed().success.emplace() = component_->reset_prefix_cache();
-    return ErrorCode::kNone;
   }
 
-  ErrorCode run(const block_pool::TakeEvents&, const World&) {
+  void run(const block_pool::TakeEvents&, const World&) {
     component_->take_events(observed().events.emplace());
-    return ErrorCode::kNone;
   }
 
   void observe(const World&, bool with_state) {

@@ -57,13 +57,7 @@ using detail::carries;
 using detail::key_value;
 
 using Rule = NamedPlace<kInvariants>;
-
-template <class Expected, class Actual>
-Divergence broken(Rule rule, std::string_view member, const Expected& expected,
-                  const Actual& actual, const World& world) {
-  return broken_rule(kInvariants[rule.place()], member, expected, actual,
-                     [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
-}
+constexpr BrokenRuleOf<kInvariants> broken;
 
 bool has_state(const Observation& shown) {
   return shown.free_queue.has_value() && shown.ref_cnts.has_value() && shown.keys.has_value();

@@ -66,8 +66,8 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   }
 
   void answer(const Command& command, const World&, Observe observe) override {
-    observed().error =
-        std::visit([&](const auto& alternative) { return run(alternative); }, command);
+    observed().error = std::visit(
+        [&](const auto& typed) { return error_of([&] { return run(typed); }); }, command);
     show_tier_calls(*calls_, observed().tier_calls, show_keys);
     observed().size = manager_->primary().policy().size();
     observed().num_free_slots = manager_->primary().num_free_slots();
@@ -84,14 +84,12 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   bool has_tier(std::uint32_t tier) { return tier < manager_->tiers().size(); }
   ScriptedTier& tier(std::uint32_t place) { return scripted_tier_at(manager_->tiers(), place); }
 
-  ErrorCode run(const tiering::Lookup& command) {
+  void run(const tiering::Lookup& command) {
     observed().result.emplace() = manager_->lookup(key_of_number(command.key), {command.request});
-    return ErrorCode::kNone;
   }
 
-  ErrorCode run(const tiering::Touch& command) {
+  void run(const tiering::Touch& command) {
     manager_->touch(keys_.of(command.keys), {command.request});
-    return ErrorCode::kNone;
   }
 
   ErrorCode run(const tiering::PrepareLoad& command) {
@@ -156,25 +154,17 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     return ErrorCode::kNone;
   }
 
-  ErrorCode run(const tiering::OnRequestFinished& command) {
+  void run(const tiering::OnRequestFinished& command) {
     manager_->on_request_finished({command.request});
-    return ErrorCode::kNone;
   }
 
-  ErrorCode run(const tiering::OnScheduleEnd&) {
-    manager_->on_schedule_end();
-    return ErrorCode::kNone;
-  }
+  void run(const tiering::OnScheduleEnd&) { manager_->on_schedule_end(); }
 
-  ErrorCode run(const tiering::ResetCache&) {
-    manager_->reset_cache();
-    return ErrorCode::kNone;
-  }
+  void run(const tiering::ResetCache&) { manager_->reset_cache(); }
 
-  ErrorCode run(const tiering::TakeEvents&) {
+  void run(const tiering::TakeEvents&) {
     manager_->take_events(taken_);
     show_events(taken_, observed().events.emplace());
-    return ErrorCode::kNone;
   }
 
   ErrorCode run(const tiering::TierFinish& command) {

@@ -21,7 +21,6 @@
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
-#include "properties/core/named_place.h"
 #include "properties/targets/rooms.h"
 #include "properties/tiering/file_tier_model.h"
 
@@ -67,16 +66,10 @@ constexpr Invariant kInvariants[] = {
 using detail::contains;
 using eviction::Entry;
 
-using Rule = NamedPlace<kInvariants>;
+constexpr BrokenRuleOf<kInvariants> broken;
 
 using Found = std::optional<Divergence>;
 using Places = std::vector<std::pair<std::uint32_t, SlotId>>;  ///< key, slot
-
-template <class Expected, class Actual>
-Divergence broken(Rule rule, std::string_view member, const Expected& expected,
-                  const Actual& actual) {
-  return broken_rule(kInvariants[rule.place()], member, expected, actual);
-}
 
 bool shows_lists(const Observation& shown) {
   return shown.t1.has_value() && shown.t2.has_value() && shown.b1.has_value() &&

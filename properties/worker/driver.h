@@ -35,8 +35,8 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
   }
 
   void answer(const Command& command, const World&, Observe observe) override {
-    observed().error =
-        std::visit([&](const auto& alternative) { return run(alternative); }, command);
+    observed().error = std::visit(
+        [&](const auto& typed) { return error_of([&] { return run(typed); }); }, command);
     worker_->take_seen(seen_);
     observed().seen.clear();
     for (const worker::Seen& seen : seen_) {
@@ -96,10 +96,9 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     ended_.clear();
   }
 
-  ErrorCode run(const worker::GetFinished&) {
+  void run(const worker::GetFinished&) {
     worker_->get_finished(ended_);
     show_finished();
-    return ErrorCode::kNone;
   }
 
   ErrorCode run(const worker::TransferAsync& command) {
@@ -113,20 +112,13 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
                                     .has_event = command.has_event});
   }
 
-  ErrorCode run(const worker::StartKVTransfers&) {
-    worker_->start_kv_transfers();
-    return ErrorCode::kNone;
-  }
+  void run(const worker::StartKVTransfers&) { worker_->start_kv_transfers(); }
 
-  ErrorCode run(const worker::Wait& command) {
-    worker_->wait(command.jobs);
-    return ErrorCode::kNone;
-  }
+  void run(const worker::Wait& command) { worker_->wait(command.jobs); }
 
-  ErrorCode run(const worker::Shutdown&) {
+  void run(const worker::Shutdown&) {
     worker_->shutdown(ended_);
     show_finished();
-    return ErrorCode::kNone;
   }
 
   ErrorCode run(const worker::Forward& command) {

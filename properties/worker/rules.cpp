@@ -15,7 +15,6 @@
 #include "contract/worker/worker_target.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
-#include "properties/core/named_place.h"
 #include "properties/targets/rooms.h"
 
 namespace kvfence::worker {
@@ -44,14 +43,9 @@ constexpr Invariant kInvariants[] = {
      "are reported"},
 };
 
-using Rule = NamedPlace<kInvariants>;
+constexpr BrokenRuleOf<kInvariants> broken;
 
 using Numbers = std::vector<std::uint32_t>;
-
-template <class T>
-Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
-  return broken_rule(kInvariants[rule.place()], member, expected, actual);
-}
 
 bool contains(const Numbers& numbers, std::uint32_t number) {
   return std::find(numbers.begin(), numbers.end(), number) != numbers.end();

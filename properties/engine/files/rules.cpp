@@ -24,7 +24,6 @@
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
-#include "properties/core/named_place.h"
 #include "properties/engine/rank_memory.h"
 
 namespace kvfence::engine::files {
@@ -56,18 +55,7 @@ constexpr Invariant kInvariants[] = {
      "nobody waits for a load, and who is filled is there and has not finished"},
 };
 
-using Rule = NamedPlace<kInvariants>;
-
-template <class T>
-Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
-  return broken_rule(kInvariants[rule.place()], member, expected, actual);
-}
-
-Divergence broken_phrase(Rule rule, std::string_view member, std::string_view expected,
-                         std::string_view actual) {
-  return broken_values(kInvariants[rule.place()], member, kvfence::detail::phrase(expected),
-                       kvfence::detail::phrase(actual));
-}
+constexpr BrokenRuleOf<kInvariants> broken;
 
 std::string name_of(std::string_view member, std::string_view folder, std::uint32_t layer) {
   return std::string(member) + " of " + std::string(folder) + " in layer " + std::to_string(layer);
@@ -182,8 +170,8 @@ class Invariants final : public Rules {
     }
     for (const Fill& fill : step.fills) {
       if (admitted.contains(fill.request)) continue;
-      return broken_phrase("a_fill_covers_what_counts_as_computed", "fills",
-                           "of requests that come in", fill.request);
+      return broken("a_fill_covers_what_counts_as_computed", "fills", "of requests that come in",
+                    fill.request);
     }
     return std::nullopt;
   }
@@ -224,7 +212,7 @@ class Invariants final : public Rules {
     if (std::ranges::all_of(*observation.symbols, is_empty)) {
       return std::nullopt;
     }
-    return broken_phrase("a_failure_ends_the_engine", "symbols", "nothing computed", "something");
+    return broken("a_failure_ends_the_engine", "symbols", "nothing computed", "something");
   }
 
   // ---- What a step did ----
@@ -262,8 +250,8 @@ class Invariants final : public Rules {
           return other.request == copy.request && other.layer == copy.layer;
         });
         if (is_planned && num_alike == 1) continue;
-        return broken_phrase("workers_do_what_they_are_told", member, "what the step names, once",
-                             name_of("one", copy.folder, copy.layer));
+        return broken("workers_do_what_they_are_told", member, "what the step names, once",
+                      name_of("one", copy.folder, copy.layer));
       }
     }
     return std::nullopt;
@@ -382,8 +370,8 @@ class Invariants final : public Rules {
       if (!file.whole) continue;
       const auto named = folder_tokens_.find(file.folder);
       if (named == folder_tokens_.end()) {
-        return broken_phrase("a_file_holds_its_tokens", "files",
-                             "folders of tokens that were there", file.folder);
+        return broken("a_file_holds_its_tokens", "files", "folders of tokens that were there",
+                      file.folder);
       }
       const std::vector<KVSymbol> expected = symbols_of(file.layer, named->second);
       if (file.symbols == expected) continue;
@@ -398,13 +386,11 @@ class Invariants final : public Rules {
     for (const RequestState& state : *observation.requests) {
       if (!is_finished(state.status)) there.insert(state.id);
       if (state.status != RequestStatus::kWaitingForRemoteKVs) continue;
-      return broken_phrase("all_comes_to_an_end", "requests", "nobody who waits for a load",
-                           state.id);
+      return broken("all_comes_to_an_end", "requests", "nobody who waits for a load", state.id);
     }
     for (const std::string& name : *observation.filled_requests) {
       if (there.contains(name)) continue;
-      return broken_phrase("all_comes_to_an_end", "filled_requests", "requests that are there",
-                           name);
+      return broken("all_comes_to_an_end", "filled_requests", "requests that are there", name);
     }
     return std::nullopt;
   }

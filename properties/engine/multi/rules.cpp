@@ -47,14 +47,11 @@ constexpr Invariant kInvariants[] = {
 };
 
 using Rule = NamedPlace<kInvariants>;
+constexpr BrokenRuleOf<kInvariants> broken;
 
 using Calls = std::vector<ConnectorCall>;
 
 std::string call_name(std::size_t at) { return "connector_calls[" + std::to_string(at) + "]"; }
-
-Divergence broken(Rule rule, std::string member, std::string expected, std::string actual) {
-  return broken_rule(kInvariants[rule.place()], member, expected, actual);
-}
 
 /// The part of a call that is the same for all children.
 ConnectorCall what_all_hear(const ConnectorCall& call) {

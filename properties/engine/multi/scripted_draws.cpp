@@ -15,14 +15,14 @@
 #include <variant>
 #include <vector>
 
+#include "properties/core/invariant_values.h"
+
 namespace kvfence::engine::multi {
 namespace {
 
 constexpr std::uint32_t kWeights[] = {4, 6};  // ScriptConnector, the end of who loads
 
-bool contains(const auto& list, const auto& element) {
-  return std::ranges::find(list, element) != list.end();
-}
+using detail::contains;
 
 class ScriptedDraws final : public Draws {
  public:

@@ -71,17 +71,13 @@ constexpr Invariant kInvariants[] = {
 };
 
 using Rule = NamedPlace<kInvariants>;
+constexpr BrokenRuleOf<kInvariants> broken;
 
 using detail::contains;
 using detail::find_table;
 using detail::phrase;
 
 using Found = std::optional<Divergence>;
-
-Divergence broken(Rule rule, std::string_view member, std::string_view expected,
-                  std::string_view actual) {
-  return broken_values(kInvariants[rule.place()], member, phrase(expected), phrase(actual));
-}
 
 bool has_state(const Observation& observation) {
   for (const EngineRole role : kEngineRoles) {
@@ -500,8 +496,8 @@ class Invariants final : public Rules {
     for (const auto& [name, held] : held_) {
       const BlocksByGroup* const table = find_table(remote_tables, name);
       if (table && table->front() == held.blocks) continue;
-      return broken_rule(kInvariants[Rule("what_is_read_stays").place()], "tables[" + name + "]",
-                         held.blocks, table ? table->front() : std::vector<BlockId>());
+      return broken("what_is_read_stays", "tables[" + name + "]", held.blocks,
+                    table ? table->front() : std::vector<BlockId>());
     }
     for (const ReadState& read : *observation.reads) {
       if (!read.is_under_way()) continue;

@@ -72,6 +72,7 @@ constexpr Invariant kInvariants[] = {
 };
 
 using Rule = NamedPlace<kInvariants>;
+constexpr BrokenRuleOf<kInvariants> broken;
 
 using detail::contains;
 using detail::find_table;
@@ -88,11 +89,6 @@ const OffloadedBlock* find_block(const Observation& observation, const std::stri
     }
   }
   return nullptr;
-}
-
-Divergence broken(Rule rule, std::string_view where, std::string_view expected,
-                  std::string_view actual) {
-  return broken_rule(kInvariants[rule.place()], where, expected, actual);
 }
 
 std::string slot_name(SlotId slot) { return "slot " + std::to_string(slot); }
@@ -134,7 +130,7 @@ class Copies : public RankMemory {
     for (std::size_t index = 0; index < ranks_.size(); ++index) {
       Rank& rank = ranks_[index];
       for (const Copy& copy : std::exchange(queued_[index], {})) {
-        if (auto broken = submit(index, copy)) return broken;
+        if (auto wrong = submit(index, copy)) return wrong;
       }
       for (Copy& copy : rank.copies) {
         const bool is_flushed =
@@ -142,12 +138,12 @@ class Copies : public RankMemory {
                     : copy.is_store && contains(step.requests_to_flush, copy.request);
         if (is_flushed && copy.is_under_way()) end(rank, copy, true);
       }
-      if (auto broken = zero(index, step)) return broken;
+      if (auto wrong = zero(index, step)) return wrong;
       for (Copy copy : step.loads) {
         if (!fences_) copy.job = next_jobs_[index]++;
-        if (auto broken = submit(index, copy)) return broken;
+        if (auto wrong = submit(index, copy)) return wrong;
       }
-      if (auto broken = compute(index, step, sequences)) return broken;
+      if (auto wrong = compute(index, step, sequences)) return wrong;
       for (Copy copy : step.stores) {
         if (!fences_) copy.job = next_jobs_[index]++;
         queued_[index].push_back(std::move(copy));

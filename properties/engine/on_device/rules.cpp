@@ -26,8 +26,8 @@
 #include "contract/pool/request.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
-#include "properties/core/named_place.h"
 #include "properties/engine/on_device/token_oracle.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::on_device {
 namespace {
@@ -61,21 +61,7 @@ constexpr Invariant kInvariants[] = {
      "each rank, the KV of the tokens that the key names"},
 };
 
-using Rule = NamedPlace<kInvariants>;
-
-template <class T>
-Divergence broken(Rule rule, std::string_view member, const T& expected, const T& actual) {
-  return broken_rule(kInvariants[rule.place()], member, expected, actual);
-}
-
-EngineRole role_of(const Command& command) {
-  return std::visit(
-      [](const auto& typed) {
-        if constexpr (requires { typed.engine; }) return typed.engine;
-        return EngineRole::kProducer;
-      },
-      command);
-}
+constexpr BrokenRuleOf<kInvariants> broken;
 
 /// Whether what is owed was reported, and nothing else, unless more may be.
 template <class T>

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "properties/core/invariant_values.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/group_draws.h"
 #include "properties/targets/rooms.h"
@@ -28,10 +29,7 @@ constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums wrap around
 constexpr TokenId kEosToken = 2;
 constexpr TokenId kStopToken = 3;
 
-template <class List, class Element>
-bool contains(const List& list, const Element& element) {
-  return std::find(std::begin(list), std::end(list), element) != std::end(list);
-}
+using detail::contains;
 
 // ---- The scheduler itself ----
 

@@ -70,13 +70,9 @@ constexpr Invariant kInvariants[] = {
 };
 
 using Rule = NamedPlace<kInvariants>;
+constexpr BrokenRuleOf<kInvariants> broken;
 
 using kvfence::detail::find_table;
-
-Divergence broken_phrase(Rule rule, std::string_view member, std::string_view expected,
-                         std::string_view actual) {
-  return broken_rule(kInvariants[rule.place()], member, expected, actual);
-}
 
 /// Updates with nothing under way, after which nothing waits for a report.
 constexpr std::uint32_t kQuietUpdatesMax = 3;
@@ -116,10 +112,10 @@ class Copies : public RankMemory {
     for (std::size_t index = 0; index < ranks_.size(); ++index) {
       Rank& rank = ranks_[index];
       while (step.need_flush && !rank.copies.empty()) end_copy(rank, rank.copies.begin());
-      if (auto broken = zero(index, step)) return broken;
-      if (auto broken = compute(index, step, sequences)) return broken;
+      if (auto wrong = zero(index, step)) return wrong;
+      if (auto wrong = compute(index, step, sequences)) return wrong;
       for (const Event& event : step.events) {
-        if (auto broken = submit(index, event)) return broken;
+        if (auto wrong = submit(index, event)) return wrong;
       }
     }
     return std::nullopt;
@@ -228,15 +224,15 @@ class Invariants final : public Rules {
     } else if (const auto* advance = std::get_if<AdvanceCopy>(&command)) {
       if (advance->progress == TransferProgress::kFinished &&
           !copies_.end_oldest(advance->rank, advance->store)) {
-        return broken_phrase("workers_do_what_they_are_told", "copies", "none of that direction",
-                             "one that nobody planned");
+        return broken("workers_do_what_they_are_told", "copies", "none of that direction",
+                      "one that nobody planned");
       }
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
       const bool claims = reset->reset_connector && *observation.success;
       if (!claims || !observation.cpu_keys.has_value()) return std::nullopt;
       const KeyList& keys = *observation.cpu_keys;
       if (std::ranges::any_of(keys, [](const auto& each) { return !each.empty(); })) {
-        return broken_phrase("a_reset_leaves_nothing", "cpu_keys", "none", "some");
+        return broken("a_reset_leaves_nothing", "cpu_keys", "none", "some");
       }
     }
     return std::nullopt;
@@ -274,9 +270,8 @@ class Invariants final : public Rules {
     if (in_flight_.empty()) return std::nullopt;
     const PlannedStep step = std::move(in_flight_.front());
     in_flight_.pop_front();
-    if (const auto broken = copies_.run(step, sequences_)) {
-      return broken_rule(kInvariants[broken->rule], broken->where, broken->expected,
-                         broken->actual);
+    if (const auto wrong = copies_.run(step, sequences_)) {
+      return broken_rule(kInvariants[wrong->rule], wrong->where, wrong->expected, wrong->actual);
     }
     if (step.need_flush && observation.copies.has_value()) {
       for (const Copy& copy : *observation.copies) {
@@ -284,9 +279,8 @@ class Invariants final : public Rules {
           return event.id() == std::pair(copy.store, copy.event);
         });
         if (is_own) continue;
-        return broken_phrase("workers_do_what_they_are_told", "copies",
-                             "those of the step that flushes",
-                             "event " + std::to_string(copy.event));
+        return broken("workers_do_what_they_are_told", "copies", "those of the step that flushes",
+                      "event " + std::to_string(copy.event));
       }
     }
     if (auto found = take_in_report(observation)) return found;
@@ -296,8 +290,8 @@ class Invariants final : public Rules {
     const bool is_quiet = copies_.is_idle() && in_flight_.empty();
     num_quiet_updates_ = is_quiet ? num_quiet_updates_ + 1 : 0;
     if (num_quiet_updates_ < kQuietUpdatesMax || events_.empty()) return std::nullopt;
-    return broken_phrase("all_comes_to_an_end", "completed_jobs", "what has ended",
-                         "nothing of event " + std::to_string(events_.begin()->second.job));
+    return broken("all_comes_to_an_end", "completed_jobs", "what has ended",
+                  "nothing of event " + std::to_string(events_.begin()->second.job));
   }
 
   Found take_in_report(const Observation& observation) {
@@ -305,8 +299,8 @@ class Invariants final : public Rules {
       const auto load = std::ranges::find_if(
           events_, [&](const auto& each) { return each.second.requests.contains(name); });
       if (load == events_.end() || copies_.num_ranks_ended(load->second) < copies_.ranks().size()) {
-        return broken_phrase("workers_do_what_they_are_told", "finished_recving",
-                             "a load that has ended on all ranks", name);
+        return broken("workers_do_what_they_are_told", "finished_recving",
+                      "a load that has ended on all ranks", name);
       }
       load->second.requests.erase(name);
       if (load->second.requests.empty()) events_.erase(load);
@@ -315,9 +309,9 @@ class Invariants final : public Rules {
       const auto store = events_.find({true, each.job});
       if (store == events_.end() ||
           store->second.num_reports + each.num_workers > copies_.num_ranks_ended(store->second)) {
-        return broken_phrase("workers_do_what_they_are_told", "completed_jobs",
-                             "a store by the ranks on which it has ended",
-                             std::to_string(each.job) + " by " + std::to_string(each.num_workers));
+        return broken("workers_do_what_they_are_told", "completed_jobs",
+                      "a store by the ranks on which it has ended",
+                      std::to_string(each.job) + " by " + std::to_string(each.num_workers));
       }
       store->second.num_reports += each.num_workers;
       if (store->second.num_reports == copies_.ranks().size()) events_.erase(store);
@@ -342,9 +336,9 @@ class Invariants final : public Rules {
       event.parts.push_back({gpu_blocks[at], cpu_blocks[at], 0, std::nullopt});
     }
     if (are_blocks) return std::nullopt;
-    return broken_phrase("copies_carry_what_they_name",
-                         event.is_store ? "store_cpu_blocks" : "load_cpu_blocks",
-                         "pairs of blocks of both pools", "others");
+    return broken("copies_carry_what_they_name",
+                  event.is_store ? "store_cpu_blocks" : "load_cpu_blocks",
+                  "pairs of blocks of both pools", "others");
   }
 
   Found plan_load(const Observation& observation, PlannedStep& step) {
@@ -359,8 +353,8 @@ class Invariants final : public Rules {
       CopyPart& part = load.parts[at];
       part.content = content_of((*observation.cpu_keys)[part.place]);
       if (is_loaded_to_its_place(part, load, observation)) continue;
-      return broken_phrase("copies_carry_what_they_name", element("load_gpu_blocks", at),
-                           "a place with the key of what is loaded", std::to_string(part.block));
+      return broken("copies_carry_what_they_name", element("load_gpu_blocks", at),
+                    "a place with the key of what is loaded", std::to_string(part.block));
     }
     events_.insert_or_assign(load.id(), load);
     step.events.push_back(std::move(load));
@@ -395,8 +389,8 @@ class Invariants final : public Rules {
       CopyPart& part = store.parts[at];
       part.content = content_of((*observation.keys)[part.block]);
       if (part.content) continue;
-      return broken_phrase("copies_carry_what_they_name", element("store_gpu_blocks", at),
-                           "a block with the key of some request", std::to_string(part.block));
+      return broken("copies_carry_what_they_name", element("store_gpu_blocks", at),
+                    "a block with the key of some request", std::to_string(part.block));
     }
     events_.insert_or_assign(store.id(), store);
     step.events.push_back(std::move(store));
@@ -437,16 +431,14 @@ class Invariants final : public Rules {
                               [&](const RequestState& state) { return state.id == pin.request; }) &&
           std::ranges::all_of(pin.cpu_blocks, [&](BlockId block) { return block < cpu.size(); });
       if (is_there) continue;
-      return broken_phrase("cpu_holds_are_explained", "pins", "blocks for requests that are there",
-                           pin.request);
+      return broken("cpu_holds_are_explained", "pins", "blocks for requests that are there",
+                    pin.request);
     }
     if (*observation.ref_cnts != gpu) {
-      return broken_rule(kInvariants[Rule("gpu_holds_are_explained").place()], "ref_cnts", gpu,
-                         *observation.ref_cnts);
+      return broken("gpu_holds_are_explained", "ref_cnts", gpu, *observation.ref_cnts);
     }
     if (*observation.cpu_ref_cnts == cpu) return std::nullopt;
-    return broken_rule(kInvariants[Rule("cpu_holds_are_explained").place()], "cpu_ref_cnts", cpu,
-                       *observation.cpu_ref_cnts);
+    return broken("cpu_holds_are_explained", "cpu_ref_cnts", cpu, *observation.cpu_ref_cnts);
   }
 
   Found check_cpu_numbers(const Observation& observation) const {
@@ -479,16 +471,16 @@ class Invariants final : public Rules {
       const bool is_kept =
           !before_ || !before_->cpu_keys.has_value() || (*before_->cpu_keys)[block] == keys[block];
       if (!keys[block].empty() && is_kept) return std::nullopt;
-      return broken_phrase("what_is_held_keeps_its_key", element("cpu_keys", block),
-                           "the key that it had, for it is held", "none or another one");
+      return broken("what_is_held_keeps_its_key", element("cpu_keys", block),
+                    "the key that it had, for it is held", "none or another one");
     };
     for (const auto& [id, event] : events_) {
       for (const CopyPart& part : event.parts) {
         if (!event.is_store) {
           if (auto found = check_held(part.place)) return found;
         } else if (!keys[part.place].empty()) {
-          return broken_phrase("a_block_being_written_has_no_key", element("cpu_keys", part.place),
-                               "none", "a key");
+          return broken("a_block_being_written_has_no_key", element("cpu_keys", part.place), "none",
+                        "a key");
         }
       }
     }
@@ -508,9 +500,9 @@ class Invariants final : public Rules {
       for (std::size_t rank = 0; rank < copies_.ranks().size(); ++rank) {
         const Content& content = copies_.place(rank, block, 0);
         if (wanted && passes_for(content, *wanted)) continue;
-        return broken_phrase("a_cpu_block_holds_its_key",
-                             element("cpu_keys", block) + " on rank " + std::to_string(rank),
-                             wanted ? to_text(*wanted) : "a key of some request", to_text(content));
+        return broken("a_cpu_block_holds_its_key",
+                      element("cpu_keys", block) + " on rank " + std::to_string(rank),
+                      wanted ? to_text(*wanted) : "a key of some request", to_text(content));
       }
     }
     return std::nullopt;
@@ -519,8 +511,7 @@ class Invariants final : public Rules {
   Found check_requests(const Observation& observation) const {
     for (const RequestState& state : *observation.requests) {
       if (state.status == RequestStatus::kWaitingForRemoteKVs && !have_loads_.contains(state.id)) {
-        return broken_phrase("all_comes_to_an_end", "load_requests", "a load for " + state.id,
-                             "none");
+        return broken("all_comes_to_an_end", "load_requests", "a load for " + state.id, "none");
       }
     }
     return std::nullopt;
