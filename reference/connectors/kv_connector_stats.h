@@ -3,38 +3,14 @@
 /// Statistics of transfers and their metrics, as lists of what was recorded; everything else is
 /// added up when somebody asks. The rules stand in contract/connectors/kv_connector_stats.h.
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "contract/connectors/kv_connector_stats.h"
-#include "contract/core/check.h"
 
 namespace kvfence::reference {
-
-inline double total_size(const std::vector<OffloadingOperationMetrics>& ops) {
-  double total = 0;
-  for (const OffloadingOperationMetrics& op : ops) total += static_cast<double>(op.op_size);
-  return total;
-}
-
-inline double total_time(const std::vector<OffloadingOperationMetrics>& ops) {
-  double total = 0;
-  for (const OffloadingOperationMetrics& op : ops) total += op.op_time;
-  return total;
-}
-
-inline double count_up_to(const std::vector<OffloadingOperationMetrics>& ops, double bound) {
-  const auto count =
-      std::count_if(ops.begin(), ops.end(), [&](const OffloadingOperationMetrics& op) {
-        return static_cast<double>(op.op_size) <= bound;
-      });
-  return static_cast<double>(count);
-}
 
 class OffloadingConnectorStats {
  public:
@@ -42,104 +18,25 @@ class OffloadingConnectorStats {
   explicit OffloadingConnectorStats(std::span<const TransferOperations> data)
       : data_(data.begin(), data.end()) {}
 
-  // Source: vLLM v0.19.0 v1/.../offloading/metrics.py record_transfer
-  void record_transfer(std::uint64_t num_bytes, double time, const TransferType& type) {
-    KVFENCE_CHECK(std::isfinite(time) && time >= 0, "a transfer takes a finite time");
-    operations_of(std::string(type.src) + "_to_" + std::string(type.dst))
-        .push_back({num_bytes, time});
-  }
-
-  // Source: vLLM v0.19.0 v1/.../offloading/metrics.py aggregate
-
-  void aggregate(const OffloadingConnectorStats& other) {
-    const std::vector<TransferOperations> others = other.data_;
-    for (const TransferOperations& each : others) {
-      std::vector<OffloadingOperationMetrics>& ops = operations_of(each.transfer_type);
-      ops.insert(ops.end(), each.ops.begin(), each.ops.end());
-    }
-  }
-
-  // Source: vLLM v0.19.0 v1/.../offloading/metrics.py reduce
-
-  void reduce(std::vector<TransferTotals>& out) const {
-    out.clear();
-    for (const TransferOperations& each : data_) {
-      std::uint64_t total_bytes = 0;
-      for (const OffloadingOperationMetrics& op : each.ops) total_bytes += op.op_size;
-      out.push_back({each.transfer_type, total_bytes, total_time(each.ops)});
-    }
-  }
-
+  void record_transfer(std::uint64_t num_bytes, double time, const TransferType& type);
+  void aggregate(const OffloadingConnectorStats& other);
+  void reduce(std::vector<TransferTotals>& out) const;
   bool is_empty() const { return data_.empty(); }
   void reset() { data_.clear(); }
   std::span<const TransferOperations> data() const { return data_; }
 
  private:
-  std::vector<OffloadingOperationMetrics>& operations_of(const std::string& transfer_type) {
-    const auto found = std::find_if(
-        data_.begin(), data_.end(),
-        [&](const TransferOperations& each) { return each.transfer_type == transfer_type; });
-    if (found != data_.end()) return found->ops;
-    data_.push_back({transfer_type, {}});
-    return data_.back().ops;
-  }
+  std::vector<OffloadingOperationMetrics>& operations_of(const std::string& transfer_type);
 
   std::vector<TransferOperations> data_;
 };
 
 class OffloadPromMetrics {
  public:
-  explicit OffloadPromMetrics(const OffloadPromMetricsConfig& config) : config_(config) {
-    KVFENCE_CHECK(!check_config(config), "no metrics can be built from this configuration");
-  }
+  explicit OffloadPromMetrics(const OffloadPromMetricsConfig& config);
 
-  // Source: vLLM v0.19.0 v1/.../offloading/metrics.py OffloadPromMetrics.observe
-
-  void observe(std::span<const TransferOperations> data, std::uint32_t engine_idx) {
-    const auto engine = config_.per_engine_labelvalues.find(engine_idx);
-    KVFENCE_CHECK(engine != config_.per_engine_labelvalues.end(), "an engine without label values");
-    for (const TransferOperations& each : data) {
-      std::vector<std::string> labelvalues = engine->second;
-      labelvalues.push_back(each.transfer_type);
-      auto series = std::find_if(all_series_.begin(), all_series_.end(), [&](const Series& known) {
-        return known.labelvalues == labelvalues;
-      });
-      if (series == all_series_.end()) series = all_series_.insert(series, {labelvalues, {}});
-      series->ops.insert(series->ops.end(), each.ops.begin(), each.ops.end());
-    }
-  }
-
-  // Source: vLLM v0.19.0 v1/.../offloading/metrics.py OffloadPromMetrics.__init__; prometheus_client
-  // metrics.py Counter._child_samples, Histogram._child_samples
-
-  void collect(std::vector<PrometheusMetric>& out) const {
-    PrometheusMetric bytes;
-    bytes.name = kOffloadBytesName;
-    bytes.help = kOffloadBytesHelp;
-    PrometheusMetric time;
-    time.name = kOffloadTimeName;
-    time.help = kOffloadTimeHelp;
-    PrometheusMetric size;
-    size.name = kOffloadSizeName;
-    size.help = kOffloadSizeHelp;
-    size.type = PrometheusType::kHistogram;
-
-    std::vector<double> bounds(kOffloadSizeBuckets.begin(), kOffloadSizeBuckets.end());
-    bounds.push_back(std::numeric_limits<double>::infinity());
-    for (const Series& series : all_series_) {
-      const std::vector<PrometheusLabel> labels = labels_of(series);
-      bytes.samples.push_back({"_total", labels, total_size(series.ops)});
-      time.samples.push_back({"_total", labels, total_time(series.ops)});
-      for (double bound : bounds) {
-        std::vector<PrometheusLabel> labels_and_bound = labels;
-        labels_and_bound.push_back({"le", prometheus_number(bound)});
-        size.samples.push_back({"_bucket", labels_and_bound, count_up_to(series.ops, bound)});
-      }
-      size.samples.push_back({"_count", labels, static_cast<double>(series.ops.size())});
-      size.samples.push_back({"_sum", labels, total_size(series.ops)});
-    }
-    out = {bytes, time, size};
-  }
+  void observe(std::span<const TransferOperations> data, std::uint32_t engine_idx);
+  void collect(std::vector<PrometheusMetric>& out) const;
 
  private:
   /// Everything that was observed under these label values.
@@ -147,15 +44,7 @@ class OffloadPromMetrics {
     std::vector<std::string> labelvalues;  ///< the transfer type last
     std::vector<OffloadingOperationMetrics> ops;
   };
-
-  std::vector<PrometheusLabel> labels_of(const Series& series) const {
-    std::vector<PrometheusLabel> labels;
-    for (std::size_t index = 0; index < config_.labelnames.size(); ++index) {
-      labels.push_back({config_.labelnames[index], series.labelvalues[index]});
-    }
-    labels.push_back({"transfer_type", series.labelvalues.back()});
-    return labels;
-  }
+  std::vector<PrometheusLabel> labels_of(const Series& series) const;
 
   OffloadPromMetricsConfig config_;
   std::vector<Series> all_series_;

@@ -5,9 +5,6 @@
 /// contract/connectors/synchronous/shared_storage.h. Files are written in place, as upstream's are,
 /// so one that could not be written to its end stays as it is.
 
-#include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,9 +16,7 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/shared_storage.h"
-#include "contract/core/check.h"
 #include "contract/core/state_digest.h"
-#include "optimized/connectors/synchronous/symbol_file.h"
 #include "optimized/files/faulty_file_operations.h"
 #include "optimized/files/file_operations.h"
 
@@ -34,231 +29,42 @@ class FileStorage : public SharedStorage {
   FileStorage(std::string root, FileOperations& files)
       : root_(std::move(root)), files_(files), faulty_files_(files) {}
 
-  /// Asked for a size, a folder answers that it is no file.
-  bool folder_exists(std::string_view folder) const override {
-    return files_.size_of(path_of(folder)) != -ENOENT;
-  }
-
+  bool folder_exists(std::string_view folder) const override;
   bool save(std::string_view folder, std::uint32_t layer,
-            std::span<const KVSymbol> symbols) override {
-    return with_faults(layer, [&](FileOperations& files) {
-      if (&files == &faulty_files_) {
-        encode_symbols(symbols, bytes_);
-        faulty_files_.begin(plan_of(to_fail_[layer], bytes_.size()));
-      }
-      return save(files, folder, layer, symbols);
-    });
-  }
-
-  bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) override {
-    return with_faults(layer, [&](FileOperations& files) {
-      if (&files == &faulty_files_) faulty_files_.begin(plan_of(to_fail_[layer], 0));
-      return load(files, folder, layer, symbols);
-    });
-  }
-
-  // ---- The world around it ----
+            std::span<const KVSymbol> symbols) override;
+  bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) override;
 
   /// Requires: one of kStorageOperations.
-  void fail_next(std::uint32_t layer, FileOperation operation) override {
-    KVFENCE_CHECK(std::find(kStorageOperations.begin(), kStorageOperations.end(), operation) !=
-                      kStorageOperations.end(),
-                  "an operation that neither saving nor loading comes to");
-    if (layer >= to_fail_.size()) to_fail_.resize(std::size_t{layer} + 1, 0);
-    to_fail_[layer] |= bit_of(operation);
-  }
-
-  void make_folder(std::string_view folder) override {
-    KVFENCE_CHECK(make_folder(files_, path_of(folder)), "a folder of the storage can not be made");
-  }
-
+  void fail_next(std::uint32_t layer, FileOperation operation) override;
+  void make_folder(std::string_view folder) override;
   void put_file(std::string_view folder, std::uint32_t layer,
-                std::span<const KVSymbol> symbols) override {
-    KVFENCE_CHECK(save(files_, folder, layer, symbols),
-                  "a file of the storage can not be written: is the disk full?");
-  }
+                std::span<const KVSymbol> symbols) override;
+  bool remove_folder(std::string_view folder) override;
+  bool remove_file(std::string_view folder, std::uint32_t layer) override;
+  bool truncate_file(std::string_view folder, std::uint32_t layer) override;
 
-  bool remove_folder(std::string_view folder) override {
-    const std::string path = path_of(folder);
-    std::vector<std::string> names;
-    if (files_.list(path, names) < 0) return false;
-    for (const std::string& name : names) files_.remove(path + '/' + name);
-    return files_.remove_folder(path) == 0;
-  }
-
-  bool remove_file(std::string_view folder, std::uint32_t layer) override {
-    return files_.remove(path_of(folder, layer)) == 0;
-  }
-
-  bool truncate_file(std::string_view folder, std::uint32_t layer) override {
-    const FileHandle file = files_.open(path_of(folder, layer));
-    if (file < 0) return false;
-    const bool was_read = read_file(files_, file);
-    files_.close(file);
-    bytes_.resize(bytes_.size() / 2);
-    return was_read && files_.remove(path_) == 0 && write_file(files_, path_, bytes_);
-  }
-
-  // ---- For an observer ----
-
-  void folders(std::vector<std::string>& names) const override {
-    KVFENCE_CHECK(files_.list(root_, names) >= 0, "the folder of the storage can not be listed");
-    std::sort(names.begin(), names.end());
-  }
-
-  void files(std::vector<StoredFile>& files) const override {
-    files.clear();
-    std::vector<std::string> folder_names;
-    std::vector<std::string> file_names;
-    folders(folder_names);
-    for (const std::string& folder : folder_names) {
-      if (files_.list(path_of(folder), file_names) < 0) continue;
-      const auto first = static_cast<std::ptrdiff_t>(files.size());
-      for (const std::string& name : file_names) {
-        const std::optional<std::uint32_t> layer = layer_of(name);
-        if (layer) files.push_back({folder, *layer, false, {}});
-      }
-      std::sort(files.begin() + first, files.end(),
-                [](const StoredFile& a, const StoredFile& b) { return a.layer < b.layer; });
-    }
-    for (StoredFile& found : files) {
-      const FileHandle file = files_.open(path_of(found.folder, found.layer));
-      if (file < 0) continue;
-      const bool was_read = read_file(files_, file);
-      files_.close(file);
-      const std::optional<std::size_t> num_symbols =
-          was_read ? num_symbols_of(bytes_) : std::nullopt;
-      if (!num_symbols) continue;
-      found.whole = true;
-      found.symbols.resize(*num_symbols);
-      decode_symbols(bytes_, found.symbols);
-    }
-  }
-
-  void add_to(StateHash& hash) const override {
-    std::vector<std::string> folder_names;
-    folders(folder_names);
-    std::vector<StoredFile> stored;
-    files(stored);
-    hash.add_all(folder_names, stored, to_fail_);
-  }
+  void folders(std::vector<std::string>& names) const override;
+  void files(std::vector<StoredFile>& files) const override;
+  void add_to(StateHash& hash) const override;
 
  private:
-  static constexpr std::uint32_t bit_of(FileOperation operation) {
-    return 1U << static_cast<std::uint32_t>(operation);
-  }
-
-  /// A write that fails has moved half of the bytes before.
-  static FaultPlan plan_of(std::uint32_t to_fail, std::size_t num_bytes) {
-    std::vector<FileFault> faults;
-    for (const FileOperation operation : kStorageOperations) {
-      if ((to_fail & bit_of(operation)) == 0) continue;
-      if (operation == FileOperation::kWrite) {
-        faults.push_back({operation, 0, 0, num_bytes / 2});
-        faults.push_back({operation, 1, ENOSPC, 0});
-      } else {
-        faults.push_back({operation, 0, EIO, 0});
-      }
-    }
-    return FaultPlan(std::move(faults));
-  }
-
-  /// The layer of a file; nothing for a file of another name.
-  static std::optional<std::uint32_t> layer_of(const std::string& name) {
-    const std::size_t begin = name.find_first_of("0123456789");
-    if (begin == std::string::npos) return std::nullopt;
-    std::uint32_t layer = 0;
-    std::from_chars(name.data() + begin, name.data() + name.size(), layer);
-    if (layer_file_name(layer) != name) return std::nullopt;
-    return layer;
-  }
-
   /// The path of a folder, and of a file in it, until the next call.
-  const std::string& path_of(std::string_view folder) const {
-    path_.assign(root_);
-    path_ += '/';
-    path_ += folder;
-    return path_;
-  }
+  const std::string& path_of(std::string_view folder) const;
+  const std::string& path_of(std::string_view folder, std::uint32_t layer) const;
 
-  const std::string& path_of(std::string_view folder, std::uint32_t layer) const {
-    path_of(folder);
-    path_ += '/';
-    path_ += layer_file_name(layer);
-    return path_;
-  }
-
-  // ---- Whole files ----
-
-  static bool make_folder(FileOperations& files, const std::string& path) {
-    const int answer = files.make_folder(path);
-    return answer >= 0 || answer == -EEXIST;
-  }
-
-  // ---- For the connector ----
-
+  static bool make_folder(FileOperations& files, const std::string& path);
   bool save(FileOperations& files, std::string_view folder, std::uint32_t layer,
-            std::span<const KVSymbol> symbols) {
-    if (!make_folder(files, path_of(folder))) return false;
-    path_of(folder, layer);
-    encode_symbols(symbols, bytes_);
-    const int removed = files.remove(path_);
-    if (removed < 0 && removed != -ENOENT) return false;
-    return write_file(files, path_, bytes_);
-  }
-
+            std::span<const KVSymbol> symbols);
   bool load(FileOperations& files, std::string_view folder, std::uint32_t layer,
-            std::span<KVSymbol> symbols) {
-    if (!make_folder(files, path_of(folder))) return false;
-    FileHandle file = -EINTR;
-    while (file == -EINTR) file = files.open(path_of(folder, layer));
-    if (file < 0) return false;
-    const bool was_read = read_file(files, file);
-    files.close(file);
-    if (!was_read) return false;
-    if (num_symbols_of(bytes_) != symbols.size()) return false;
-    decode_symbols(bytes_, symbols);
-    return true;
-  }
-
+            std::span<KVSymbol> symbols);
   static bool write_file(FileOperations& files, const std::string& path,
-                         std::span<const std::byte> bytes) {
-    FileHandle file = -EINTR;
-    while (file == -EINTR) file = files.create(path);
-    if (file < 0) return false;
-    while (!bytes.empty()) {
-      const std::int64_t num_written = files.write(file, bytes);
-      if (num_written == -EINTR) continue;
-      if (num_written <= 0) break;
-      bytes = bytes.subspan(static_cast<std::size_t>(num_written));
-    }
-    return files.close(file) == 0 && bytes.empty();
-  }
-
+                         std::span<const std::byte> bytes);
   /// What the file has, in bytes_; false if it could not be read to its end.
-  bool read_file(FileOperations& files, FileHandle file) const {
-    const std::int64_t size = files.size(file);
-    if (size < 0) return false;
-    bytes_.resize(static_cast<std::size_t>(size));
-    std::span<std::byte> rest = bytes_;
-    std::int64_t num_read = 0;
-    do {
-      num_read = files.read(file, rest);
-      if (num_read > 0) rest = rest.subspan(static_cast<std::size_t>(num_read));
-    } while (num_read == -EINTR || (num_read > 0 && !rest.empty()));
-    return num_read >= 0 && rest.empty();
-  }
+  bool read_file(FileOperations& files, FileHandle file) const;
 
   /// Calls with a file system in which what is planned for the layer goes wrong.
   template <class Operation>
-  bool with_faults(std::uint32_t layer, Operation operation) {
-    if (layer >= to_fail_.size() || to_fail_[layer] == 0) return operation(files_);
-    const bool done = operation(faulty_files_);
-    for (const FileFault& fault : faulty_files_.happened())
-      to_fail_[layer] &= ~bit_of(fault.operation);
-    faulty_files_.begin(FaultPlan());
-    return done;
-  }
+  bool with_faults(std::uint32_t layer, Operation operation);
 
   const std::string root_;
   FileOperations& files_;
