@@ -271,6 +271,12 @@ TEST(Auditor, FindsWrongHashesOfEachFunction) {
                 Names{"wrong_hash"});
       EXPECT_EQ(Engine().send({right.stored(0, 1)}).send({stored(text)}).send(removals).found(),
                 Names{"wrong_hash"});
+      // It goes by the wrong one, and comes back under it.
+      EXPECT_EQ(Engine()
+                    .send({right.stored(0, 1), stored(text), removed(text.hashes[wrong])})
+                    .send({stored(text), removed(text.hashes[wrong])})
+                    .found(),
+                Names{"wrong_hash"});
     }
     StoredText under_another = right.text(2, 4);
     under_another.parent = right.hashes[0];

@@ -629,7 +629,8 @@ bool EventChecker::check_hashes(const StoredEvent& event, EventRef at, Encoding 
         recipe.waiting.clear();
         const bool is_scene = std::exchange(is_scene_, false);
         for (const WaitingEvent& before : waiting) {
-          if (!verify(before.event, before.at, before.encoding, space)) continue;
+          verify(before.event, before.at, before.encoding, space);
+          if (!wrong_) continue;
           space.blocks.at(id_of(before.event.block_hashes[wrong_->first])).is_excused = true;
           space.blocks.at(id_as_stated(before.event.block_hashes[wrong_->first], wrong_->second))
               .is_excused = true;
@@ -692,6 +693,15 @@ bool EventChecker::verify(const StoredEvent& event, EventRef at, Encoding encodi
   if (num_right == stated.size()) return false;
   wrong_ = {num_right, computed};
   if (is_scene_) return true;
+  // The same block was stored under that name before.
+  const auto is_excused = [&](HashId id) {
+    const MirrorBlock* const block = space.blocks.find(id);
+    return block != nullptr && block->is_excused;
+  };
+  if (is_excused(id_of(stated[num_right])) &&
+      is_excused(id_as_stated(stated[num_right], computed))) {
+    return false;
+  }
   std::vector<EventRef> led_there = {recipe.found_at};
   if (event.parent_block_hash) {
     const MirrorBlock* const block = space.blocks.find(id_of(*event.parent_block_hash));
