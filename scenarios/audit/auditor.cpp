@@ -111,6 +111,12 @@ void Auditor::resolve(Channel& channel, const Received* next) {
 
 // ---- The order of one stream ----
 
+bool Auditor::Stream::is_of_another(std::uint64_t sequence, HashId digest) const {
+  const Seen& same = seen[sequence % kSeenKept];
+  if (same.sequence == sequence) return same.digest != digest;
+  return sequence == 0 || next - sequence > kSeenKept;
+}
+
 void Auditor::order(const Channel& channel, Stream& stream, Received& received) {
   const std::uint64_t sequence = received.arrival.message.sequence;
   if (!stream.has_begun) {
@@ -143,7 +149,6 @@ void Auditor::order(const Channel& channel, Stream& stream, Received& received) 
 void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& received) {
   const std::uint64_t sequence = received.arrival.message.sequence;
   Seen& seen = stream.seen[sequence % Stream::kSeenKept];
-  const bool is_recent = stream.next - sequence <= Stream::kSeenKept;
   if (seen.sequence == sequence && seen.digest == received.digest) {
     if (received.arrival.is_replayed) return;
     // By subscription for the first time: a replay was faster.
@@ -153,7 +158,7 @@ void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& rec
            is_late ? "messages in their order" : "each message once", {{sequence}});
     return;
   }
-  if (is_recent && seen.sequence != sequence && sequence != 0) {
+  if (!stream.is_of_another(sequence, received.digest)) {
     // One that counted as lost. What it says is past.
     report(channel, stream, Rule::kReordered, sequence,
            "it after message " + std::to_string(stream.next - 1), "messages in their order",
@@ -169,6 +174,7 @@ void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& rec
   }
   stream.held.clear();
   stream.checker.restart();
+  if (sequence == 0) stream.checker.begin_empty();
   std::fill(stream.seen.begin(), stream.seen.end(), Seen{});
   stream.next = sequence;
   apply(channel, stream, received);
@@ -243,17 +249,23 @@ void Auditor::finish() {
 }
 
 std::optional<std::uint64_t> Auditor::missing_before(const Arrival& arrival) const {
+  const std::uint64_t sequence = arrival.message.sequence;
+  if (sequence >= kSequenceMax) return std::nullopt;
+  std::uint64_t first = 0;
   for (const Channel& channel : channels_) {
     if (channel.engine != arrival.engine || channel.topic != arrival.message.topic) continue;
     // Whose gap it is can be said of one rank alone.
     if (channel.streams.size() != 1 || !channel.streams.front().has_begun) return std::nullopt;
-    const std::uint64_t next = channel.streams.front().next;
-    if (arrival.message.sequence <= next || arrival.message.sequence >= kSequenceMax) {
+    const Stream& stream = channel.streams.front();
+    if (sequence < stream.next && !stream.is_of_another(sequence, id_of(arrival.message.payload))) {
       return std::nullopt;
     }
-    return next;
+    // What is missing before those that are held back was asked for with them.
+    if (sequence >= stream.next) {
+      first = stream.held.empty() ? stream.next : stream.held.rbegin()->first + 1;
+    }
   }
-  return std::nullopt;
+  return first < sequence ? std::optional(first) : std::nullopt;
 }
 
 // ---- What is said of it ----

@@ -65,7 +65,8 @@ class Auditor {
   /// Nothing more will come.
   void finish();
 
-  /// The first sequence number that is missing before this message, where it can be asked for.
+  /// The first sequence number that is missing before this message, where it can be asked for: in
+  /// a gap, once, and from 0 on where an engine is met under way.
   std::optional<std::uint64_t> missing_before(const Arrival& arrival) const;
 
   const Findings& findings() const { return findings_; }
@@ -96,6 +97,9 @@ class Auditor {
         : checker(rules, std::move(report)), seen(kSeenKept) {}
 
     static constexpr std::size_t kSeenKept = 1024;
+
+    /// Whether a number before `next` is of an engine that started anew.
+    bool is_of_another(std::uint64_t sequence, HashId digest) const;
 
     std::optional<std::uint32_t> rank;
     EventChecker checker;

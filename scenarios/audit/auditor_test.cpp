@@ -372,6 +372,14 @@ TEST(Auditor, FindsASilentRestart) {
                 .send({removed(prompt().hashes[0])})
                 .found(),
             Names{"restarted"});
+  // The new one has nothing, and may compute other hashes.
+  const Prompt of_another(100, 4, HashFunction::kXxhash);
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 4)})
+                .send_as(0, {of_another.stored(0, 4)})
+                .send({removed("never")})
+                .found(),
+            (Names{"restarted", "removed_never_stored"}));
   EXPECT_EQ(Engine()
                 .send({prompt().stored(0, 4)})
                 .send_as(0, {cleared()})
@@ -417,6 +425,25 @@ TEST(Auditor, AReplayHealsAGap) {
   EXPECT_TRUE(engine.auditor.views()[0].is_certain);
   EXPECT_EQ(engine.found(), Names{});
   EXPECT_EQ(engine.auditor.holdings().gpu_blocks, 3U);
+}
+
+TEST(Auditor, AReplayIsAskedForOnceAGap) {
+  const auto number = [](std::uint64_t sequence, std::uint64_t time) {
+    return Arrival{"engine", {"kv", sequence, batch_of({removed(std::to_string(time))})}};
+  };
+  Auditor auditor({});
+  // An engine that is met under way.
+  EXPECT_EQ(auditor.missing_before(number(4, 0)), 0U);
+  auditor.take(number(4, 0));
+  EXPECT_EQ(auditor.missing_before(number(5, 0)), std::nullopt);
+  EXPECT_EQ(auditor.missing_before(number(7, 0)), 5U);
+  auditor.take(number(7, 0));
+  EXPECT_EQ(auditor.missing_before(number(8, 0)), std::nullopt);
+  EXPECT_EQ(auditor.missing_before(number(9, 0)), 8U);
+  // A late one, the same again, and one of an engine that started anew.
+  EXPECT_EQ(auditor.missing_before(number(2, 0)), std::nullopt);
+  EXPECT_EQ(auditor.missing_before(number(4, 0)), std::nullopt);
+  EXPECT_EQ(auditor.missing_before(number(4, 1)), 0U);
 }
 
 }  // namespace

@@ -191,11 +191,26 @@ void EventChecker::forget_blocks(Space& space) {
   space.held = space.held_largest = space.depth_max = 0;
 }
 
+void EventChecker::clear_blocks(Space& space, EventRef at) {
+  space.cleared.clear();
+  space.cleared.reserve(space.blocks.size());
+  space.blocks.for_each([&](const MirrorBlock& block) {
+    if (block.copies > 0) space.cleared.push_back({block.id, block.stored, at});
+  });
+  std::sort(space.cleared.begin(), space.cleared.end(),
+            [](const RemovedBlock& a, const RemovedBlock& b) { return a.id < b.id; });
+  forget_blocks(space);
+}
+
 void EventChecker::restart() {
   for (Space& space : spaces_) {
-    forget_blocks(space);
-    space.cleared.clear();
+    clear_blocks(space, {});
+    // It may be another release.
+    space.recipe = {};
+    space.largest_block_size = 0;
+    space.holds_chains = true;
   }
+  cleared_at_.reset();
   is_certain_ = false;
 }
 
@@ -320,11 +335,13 @@ bool EventChecker::check_parent(const StoredEvent& event, EventRef at, Encoding 
     return true;
   }
   if (const RemovedBlock* const block = find_cleared(space, parent)) {
-    report(Rule::kRemovedAfterClear, at, describe(event), name + ", cleared since",
-           "one that is held", {block->stored, cleared_at_});
     // Then it cleared nothing.
     is_certain_ = false;
-    return true;
+    if (cleared_at_) {
+      report(Rule::kRemovedAfterClear, at, describe(event), name + ", cleared since",
+             "one that is held", {block->stored, *cleared_at_});
+    }
+    return cleared_at_.has_value();
   }
   // Of a group whose blocks are larger than the hash's, a part may come first.
   const bool may_be_part = encoding == Encoding::kMaps && event.block_hashes.size() == 1 &&
@@ -439,7 +456,8 @@ void EventChecker::check_size(EventRef at, const StoredEvent& event) {
            std::to_string(is_over ? held : all) + " hashes held",
            std::to_string(is_over ? rules_.blocks_max : kMirrorBlocksMax) + " at most");
   }
-  restart();
+  for (Space& space : spaces_) forget_blocks(space);
+  is_certain_ = false;
 }
 
 void EventChecker::removed(const RemovedEvent& event, EventRef at) {
@@ -471,9 +489,10 @@ void EventChecker::removed(const RemovedEvent& event, EventRef at) {
       report(Rule::kRemovedTooOften, at, describe(event), name + ", whose last copy was removed",
              "a hash that is held", {before->stored, before->removed});
     } else if (const RemovedBlock* const gone = find_cleared(space, id)) {
-      report(Rule::kRemovedAfterClear, at, describe(event), name + ", cleared since",
-             "a hash that is held", {gone->stored, cleared_at_});
       is_certain_ = false;
+      if (!cleared_at_) continue;
+      report(Rule::kRemovedAfterClear, at, describe(event), name + ", cleared since",
+             "a hash that is held", {gone->stored, *cleared_at_});
     } else {
       report(Rule::kRemovedNeverStored, at, describe(event), name + ", never stored",
              "a hash that is held");
@@ -487,15 +506,7 @@ void EventChecker::cleared(EventRef at) {
   is_certain_ = true;
   for (Space& space : spaces_) {
     // A clear says no medium, and other tiers keep what they have.
-    if (!space.is_gpu) continue;
-    space.cleared.clear();
-    space.cleared.reserve(space.blocks.size());
-    space.blocks.for_each([&](const MirrorBlock& block) {
-      if (block.copies > 0) space.cleared.push_back({block.id, block.stored, at});
-    });
-    std::sort(space.cleared.begin(), space.cleared.end(),
-              [](const RemovedBlock& a, const RemovedBlock& b) { return a.id < b.id; });
-    forget_blocks(space);
+    if (space.is_gpu) clear_blocks(space, at);
   }
 }
 

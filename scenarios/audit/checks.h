@@ -66,7 +66,8 @@ class EventChecker {
   void lose_track() { is_certain_ = false; }
   /// What is held is known: nothing.
   void begin_empty() { is_certain_ = true; }
-  /// Forgets what is held; what is held now is not known.
+  /// The engine is another one, and what it holds is not known. Whatever names what was held is
+  /// explained by that.
   void restart();
   /// No more events will come: judges what waited for more.
   void finish();
@@ -152,6 +153,8 @@ class EventChecker {
   const RemovedBlock* find_removed(const Space& space, HashId id) const;
   const RemovedBlock* find_cleared(const Space& space, HashId id) const;
   void forget_blocks(Space& space);
+  /// As forget_blocks; they stay known as cleared.
+  void clear_blocks(Space& space, EventRef at);
 
   CheckRules rules_;
   Report report_;
@@ -160,7 +163,7 @@ class EventChecker {
   std::deque<Space> spaces_;  ///< references hold
   BlockHasher hasher_;
   CheckCounts counts_;
-  EventRef cleared_at_;
+  std::optional<EventRef> cleared_at_;  ///< none: nobody said that it is cleared
   std::vector<std::pair<std::size_t, BlockHash>> computed_;  ///< digests of the event's integers
   std::optional<std::pair<std::size_t, BlockHash>> wrong_;   ///< which hash, and the right one
 };

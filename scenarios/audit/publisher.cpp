@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <iterator>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include <zmq_addon.hpp>
 
 #include "scenarios/audit/big_endian.h"
+#include "scenarios/audit/frames.h"
 
 namespace kvfence::audit {
 namespace {
@@ -128,14 +128,10 @@ class ZmqPublisher final : public Publisher {
   void serve(milliseconds timeout) {
     std::array<zmq::pollitem_t, 2> items = {
         {{pub_.handle(), 0, ZMQ_POLLIN, 0}, {replay_.handle(), 0, ZMQ_POLLIN, 0}}};
-    zmq::poll(items.data(), items.size(), timeout);
+    wait(items, timeout);
     zmq::message_t frame;
-    while (pub_.recv(frame, zmq::recv_flags::dontwait)) count_subscription(frame.to_string_view());
-    std::vector<zmq::message_t> request;
-    while (zmq::recv_multipart(replay_, std::back_inserter(request), zmq::recv_flags::dontwait)) {
-      answer(request);
-      request.clear();
-    }
+    while (receive_frame(pub_, frame)) count_subscription(frame.to_string_view());
+    while (receive_frames(replay_, request_)) answer(request_);
   }
 
   void count_subscription(std::string_view frame) {
@@ -171,6 +167,7 @@ class ZmqPublisher final : public Publisher {
   zmq::socket_t replay_{context_, zmq::socket_type::router};
   std::uint32_t num_subscribers_ = 0;
   std::deque<Message> kept_;
+  std::vector<zmq::message_t> request_;
 };
 
 }  // namespace

@@ -3,7 +3,9 @@
 #ifdef KVFENCE_HAS_ZMQ
 
 #include <gtest/gtest.h>
+#include <sys/time.h>
 
+#include <csignal>
 #include <iterator>
 #include <string>
 #include <thread>
@@ -72,6 +74,24 @@ std::vector<std::string> replay_of(Publisher& publisher) {
   return messages;
 }
 
+/// A signal each millisecond, as long as it is there.
+class EverInterrupted {
+ public:
+  EverInterrupted() : before_(std::signal(SIGALRM, [](int) {})) { set_timer(1000); }
+  ~EverInterrupted() {
+    set_timer(0);
+    std::signal(SIGALRM, before_);
+  }
+
+ private:
+  static void set_timer(suseconds_t period) {
+    const itimerval timer = {{0, period}, {0, period}};
+    setitimer(ITIMER_REAL, &timer, nullptr);
+  }
+
+  void (*before_)(int);
+};
+
 TEST(Publisher, ReplaysTheLatestMessages) {
   for (const bool has_topic : {false, true}) {
     const auto publisher = open(options_with(/*buffer_steps=*/2, has_topic));
@@ -113,7 +133,10 @@ TEST(Publisher, WaitsForSubscribersAndNotForever) {
     subscribers.back().set(zmq::sockopt::subscribe, "");
   };
   subscribe();
-  const auto error = publisher->wait_for_subscribers();
+  const auto error = [&] {
+    const EverInterrupted ever_interrupted;
+    return publisher->wait_for_subscribers();
+  }();
   ASSERT_TRUE(error);
   EXPECT_EQ(error->to_text(), "--publish: found 1 subscribers after 1 s, expected 2");
   subscribe();

@@ -4,11 +4,11 @@
 
 #ifdef KVFENCE_HAS_ZMQ
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <zmq.hpp>
 
 #include "scenarios/audit/big_endian.h"
+#include "scenarios/audit/frames.h"
 #endif
 
 namespace kvfence::audit {
@@ -23,30 +23,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMessageBytesMax = std::int64_t{64} << 20;
 constexpr std::size_t kMessagesAtOnce = 4096;
 constexpr std::size_t kNameBytesMax = 1024;
-constexpr std::size_t kFramesMax = 8;
-
-/// Whether something is there before the time is over, or a signal comes.
-bool wait(std::vector<zmq::pollitem_t>& items, std::chrono::milliseconds patience) {
-  try {
-    return zmq::poll(items, patience) > 0;
-  } catch (const zmq::error_t& error) {
-    if (error.num() != EINTR) throw;
-    return false;
-  }
-}
-
-/// The frames of one multipart; false where none is waiting. Frames beyond kFramesMax are dropped.
-bool receive_frames(zmq::socket_t& socket, std::vector<zmq::message_t>& frames) {
-  frames.clear();
-  bool has_more = true;
-  while (has_more) {
-    zmq::message_t frame;
-    if (!socket.recv(frame, zmq::recv_flags::dontwait)) return false;
-    has_more = frame.more();
-    if (frames.size() < kFramesMax) frames.push_back(std::move(frame));
-  }
-  return true;
-}
 
 std::optional<std::uint64_t> sequence_of(const zmq::message_t& frame) {
   if (frame.size() != kSequenceBytes) return std::nullopt;
