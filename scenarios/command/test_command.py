@@ -9,6 +9,8 @@ import os
 import pathlib
 import re
 import shutil
+import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -747,6 +749,47 @@ class Audit(Command):
             self.assertIn('kvfence_audit_findings_total{rule="lost"} 0.0', figures)
             live.terminate()
             self.assertEqual(live.wait(timeout=30), AGREE)
+
+    def test_a_publisher_that_dies_and_returns(self):
+        os.mkfifo(self.folder / "live.kva")
+
+        def start(*arguments):
+            process = subprocess.Popen([KVFENCE, *arguments], cwd=self.folder, stdout=subprocess.PIPE, text=True)
+            for clean_up in (process.communicate, process.kill):  # the last one first
+                self.addCleanup(clean_up)
+            return process
+
+        def numbers(of_records, number):
+            for _ in range(number):
+                length, _ = struct.unpack("<II", of_records.read(8))
+                yield struct.unpack_from("<Q", of_records.read(length), 9)[0]
+
+        replay = ("replay", str(EXCERPT), "--gpu-blocks", "1000", "--quiet", "--publish")
+        self.expect(AGREE, *replay, "whole.kva")
+        expected = self.json_of(AGREE, "audit", "whole.kva")
+        # Its first five requests come at once, and the next one after three seconds.
+        dying = start(*replay, "tcp://127.0.0.1:0", "--speed", "1")
+        said = dying.stdout.readline()
+        if not said:
+            self.assertEqual(dying.wait(), CANNOT_RUN)
+            self.skipTest("this build has no ZeroMQ")
+        endpoint = re.search(r"tcp://\S+[0-9]", said).group()
+        live = start("audit", "--endpoint", endpoint, "--record", "live.kva", "--num-blocks", "999", "--json", "--quiet")
+        with open(self.folder / "live.kva", "rb") as records:
+            self.assertEqual(records.read(16), b"kvfence-audit 1\n")
+            self.assertEqual(list(numbers(records, 3)), [0, 1, 2])
+            dying.kill()
+            dying.wait()
+            start(*replay, endpoint)
+            seen = list(numbers(records, expected["messages"]))
+            while seen[-1] + 1 < expected["messages"]:
+                seen += numbers(records, 1)
+            live.send_signal(signal.SIGINT)
+            found = json.loads(live.communicate(timeout=30)[0].splitlines()[-1])
+        self.assertEqual([finding["rule"] for finding in found["findings"]], ["restarted"])
+        self.assertEqual([stream["certain"] for stream in found["streams"]], [True])
+        for figure in ("gpu_blocks", "prefix_depth"):
+            self.assertEqual(found[figure], expected[figure])
 
 
 class Pages(Command):
