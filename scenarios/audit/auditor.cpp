@@ -13,6 +13,13 @@ constexpr std::size_t kStreamsMax = 1024;
 /// No publisher comes to these numbers; the last is the end of a replay.
 constexpr std::uint64_t kSequenceMax = std::uint64_t{1} << 62;
 
+/// Whether its events are of the stream that the finding is of.
+bool is_of(const Finding& finding, const Arrival& arrival, DecodedBatch& decoded) {
+  return arrival.engine == finding.engine && arrival.message.topic == finding.topic &&
+         decode(arrival.message.payload, decoded) &&
+         (!finding.rank || decoded.batch.data_parallel_rank == finding.rank);
+}
+
 }  // namespace
 
 Auditor::Channel& Auditor::channel_of(const Arrival& arrival) {
@@ -336,23 +343,84 @@ void Auditor::keep(const Arrival& arrival) {
   }
 }
 
+/// Of a pool that is too full: what stored the hashes that are held, the last time, and the
+/// removals of those that came with them and are not.
+std::vector<EventRef> Auditor::what_fills(const Finding& finding) const {
+  struct Held {
+    std::uint64_t copies = 0;
+    EventRef stored;
+  };
+  using Key = std::pair<std::optional<std::uint32_t>, EventHash>;
+  std::map<Key, Held> all;
+  DecodedBatch decoded;
+  const auto for_each_event = [&](auto&& visit) {
+    for (const Arrival& arrival : kept_) {
+      if (arrival.message.sequence > finding.at.sequence || !is_of(finding, arrival, decoded)) {
+        continue;
+      }
+      EventRef at{arrival.message.sequence, 0};
+      for (const Event& event : decoded.batch.events) {
+        if (at <= finding.at) visit(event, at);
+        ++at.event;
+      }
+    }
+  };
+  for_each_event([&](const Event& event, EventRef at) {
+    if (const auto* stored = std::get_if<StoredEvent>(&event)) {
+      if (!is_on_gpu(stored->medium)) return;
+      for (const EventHash& hash : stored->block_hashes) {
+        Held& held = all[{stored->group_idx, hash}];
+        ++held.copies;
+        held.stored = at;
+      }
+    } else if (const auto* removed = std::get_if<RemovedEvent>(&event)) {
+      if (!is_on_gpu(removed->medium)) return;
+      for (const EventHash& hash : removed->block_hashes) {
+        const auto found = all.find({removed->group_idx, hash});
+        if (found != all.end() && found->second.copies > 0) --found->second.copies;
+      }
+    } else {
+      all.clear();
+    }
+  });
+  std::set<EventRef> told;
+  for (const auto& [key, held] : all) {
+    if (held.copies > 0) told.insert(held.stored);
+  }
+  std::set<Key> gone;
+  for_each_event([&](const Event& event, EventRef at) {
+    if (const auto* stored = std::get_if<StoredEvent>(&event)) {
+      if (told.count(at) == 0) return;
+      for (const EventHash& hash : stored->block_hashes) {
+        const auto found = all.find({stored->group_idx, hash});
+        if (found != all.end() && found->second.copies == 0) gone.insert(found->first);
+      }
+    } else if (const auto* removed = std::get_if<RemovedEvent>(&event)) {
+      for (const EventHash& hash : removed->block_hashes) {
+        if (gone.count({removed->group_idx, hash}) > 0) told.insert(at);
+      }
+    }
+  });
+  return {told.begin(), told.end()};
+}
+
 std::vector<Arrival> Auditor::evidence_of(const Finding& finding) const {
   // What is said of an order needs whole messages; of events, those alone that led there.
   const bool is_of_order = finding.at.event == EventRef::kNoEvent;
-  // A pool that is too full is all that was stored in it.
-  const bool needs_all = finding.rule == Rule::kTooManyBlocks;
+  const std::vector<EventRef> led_there =
+      finding.rule == Rule::kTooManyBlocks ? what_fills(finding) : finding.led_there;
   std::vector<Arrival> evidence;
   DecodedBatch decoded;
   for (const Arrival& arrival : kept_) {
     if (arrival.engine != finding.engine || arrival.message.topic != finding.topic) continue;
     const std::uint64_t sequence = arrival.message.sequence;
     std::set<std::uint32_t> events;
-    for (const EventRef& ref : finding.led_there) {
-      if (ref.sequence == sequence) events.insert(ref.event);
+    for (auto ref = std::lower_bound(led_there.begin(), led_there.end(), EventRef{sequence, 0});
+         ref != led_there.end() && ref->sequence == sequence; ++ref) {
+      events.insert(ref->event);
     }
     const bool is_last = sequence == finding.at.sequence;
-    const bool is_before = sequence < finding.at.sequence;
-    if (events.empty() && !is_last && !(needs_all && is_before)) continue;
+    if (events.empty() && !is_last) continue;
     // Before a restart there was a message of the same number, and after it come those of others.
     const bool is_other = evidence.empty() ? events.empty() : evidence.size() > 1 || !is_last;
     if (finding.rule == Rule::kRestarted && is_other) continue;
@@ -371,8 +439,7 @@ std::vector<Arrival> Auditor::evidence_of(const Finding& finding) const {
     part.is_scene = !is_last;
     std::vector<ByteRange> ranges;
     for (std::uint32_t event = 0; event < decoded.ranges.size(); ++event) {
-      const bool is_told =
-          needs_all || events.contains(event) || (is_last && event == finding.at.event);
+      const bool is_told = events.contains(event) || (is_last && event == finding.at.event);
       if (is_told) ranges.push_back(decoded.ranges[event]);
     }
     part.message.payload = payload_of(arrival.message.payload, decoded.batch, ranges);

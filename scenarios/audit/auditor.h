@@ -132,6 +132,7 @@ class Auditor {
   bool is_first_of(std::string what);
   void report_problems(const Channel& channel, const Stream& stream, const Received& received);
   void keep(const Arrival& arrival);
+  std::vector<EventRef> what_fills(const Finding& finding) const;
 
   AuditRules rules_;
   Findings findings_;

@@ -334,6 +334,32 @@ TEST(Auditor, FindsMoreBlocksThanThereAre) {
   }
 }
 
+TEST(Auditor, ShowsOfATooFullPoolWhatFillsIt) {
+  AuditRules rules;
+  rules.checks.blocks_max = 3;
+  const Prompt third(9000);
+  Engine engine(rules);
+  engine.send({prompt().stored(0, 1), other().stored(0, 2)})
+      .send({removed(other().hashes[1])})  // came with one that is held
+      .send({prompt().stored(0, 1)})       // again, and this is the last time
+      .send({third.stored(0, 1), removed(third.hashes[0])})
+      .send({prompt().stored(1, 3)});
+  EXPECT_EQ(engine.found(), Names{"too_many_blocks"});
+  const auto evidence = engine.auditor.evidence_of(engine.auditor.findings().kept().front());
+  const std::vector<std::vector<std::string>> expected = {{other().stored(0, 2)},
+                                                          {removed(other().hashes[1])},
+                                                          {prompt().stored(0, 1)},
+                                                          {prompt().stored(1, 3)}};
+  ASSERT_EQ(evidence.size(), expected.size());
+  for (std::size_t part = 0; part < expected.size(); ++part) {
+    DecodedBatch found;
+    DecodedBatch sent;
+    ASSERT_TRUE(decode(evidence[part].message.payload, found));
+    ASSERT_TRUE(decode(batch_of(expected[part]), sent));
+    EXPECT_EQ(found.batch, sent.batch) << part;
+  }
+}
+
 TEST(Auditor, FindsWhatIsMissingRepeatedAndOutOfOrder) {
   const auto begin = [] { return Engine().send({prompt().stored(0, 1)}).auditor.counts(); };
   EXPECT_EQ(begin().messages, 1U);

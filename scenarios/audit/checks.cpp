@@ -31,10 +31,6 @@ std::string count_of(std::size_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-bool is_gpu_medium(const std::optional<std::string>& medium) {
-  return !medium || *medium == "GPU" || *medium == "gpu";
-}
-
 /// Kinds of groups whose blocks stay as long as those after them.
 bool is_chain_kind(const StoredEvent& event) {
   if (event.kv_cache_spec_sliding_window) return false;
@@ -158,7 +154,7 @@ EventChecker::Space& EventChecker::space_of(const E& event) {
   space.medium = event.medium;
   space.locality = event.locality;
   space.ownership = event.ownership;
-  space.is_gpu = is_gpu_medium(event.medium) && spaces_.size() < kSpacesMax;
+  space.is_gpu = is_on_gpu(event.medium) && spaces_.size() < kSpacesMax;
   return space;
 }
 

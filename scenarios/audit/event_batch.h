@@ -71,6 +71,10 @@ struct ClearedEvent {
   friend bool operator==(const ClearedEvent&, const ClearedEvent&) = default;
 };
 
+inline bool is_on_gpu(const std::optional<std::string>& medium) {
+  return !medium || *medium == "GPU" || *medium == "gpu";
+}
+
 using Event = std::variant<StoredEvent, RemovedEvent, ClearedEvent>;
 
 /// The payload of a message.
