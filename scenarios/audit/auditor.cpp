@@ -102,13 +102,17 @@ void Auditor::resolve(Channel& channel, const Received* next) {
   Stream& other = *channel.doubtful_of;
   const std::uint64_t sequence = doubtful.arrival.message.sequence;
   const std::optional<std::uint32_t> rank = doubtful.decoded.batch.data_parallel_rank;
-  const bool goes_on = next == nullptr || (next->decoded.batch.data_parallel_rank == other.rank &&
-                                           next->arrival.message.sequence == sequence + 1);
+  // Two ranks behind one endpoint count each for itself, and one may be met under way at any
+  // number; but then the other one's message of that number comes before its next one.
+  const bool goes_on = next != nullptr && next->decoded.batch.data_parallel_rank == other.rank &&
+                       next->arrival.message.sequence == sequence + 1;
   if (goes_on) {
+    std::vector<EventRef> led_there = {{sequence + 1}};
+    if (sequence > 0) led_there.insert(led_there.begin(), {sequence - 1});
     report(channel, other, Rule::kWrongRank, sequence,
            "a batch of rank " + std::to_string(rank.value_or(0)),
            "rank " + std::to_string(other.rank.value_or(0)) + ", whose number it has",
-           sequence > 0 ? std::vector<EventRef>{{sequence - 1}} : std::vector<EventRef>{});
+           std::move(led_there));
     return order(channel, other, doubtful);
   }
   const auto own = std::find_if(channel.streams.begin(), channel.streams.end(),
@@ -243,12 +247,14 @@ void Auditor::reject(const std::string& engine, const std::string& found) {
 
 void Auditor::settle() {
   for (Channel& channel : channels_) {
-    if (channel.doubtful) resolve(channel, nullptr);
     for (Stream& stream : channel.streams) release(channel, stream, 0);
   }
 }
 
 void Auditor::finish() {
+  for (Channel& channel : channels_) {
+    if (channel.doubtful) resolve(channel, nullptr);
+  }
   settle();
   for (Channel& channel : channels_) {
     for (Stream& stream : channel.streams) stream.checker.finish();
