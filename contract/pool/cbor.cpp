@@ -7,29 +7,9 @@
 namespace kvfence {
 namespace {
 
-/// Low five bits of a head whose value follows in 1, 2, 4 or 8 bytes; smaller values stand in the
-/// head itself.
-constexpr unsigned kOneByteFollows = 24;
-constexpr std::size_t kHeadBytesMax = 9;
 constexpr char kNull = '\xf6';
 
 }  // namespace
-
-void CborWriter::write_head(unsigned major_type, std::uint64_t value) {
-  reserve_more(kHeadBytesMax);
-  char* out = data_ + size_;
-  if (value < kOneByteFollows) {
-    *out = static_cast<char>(major_type | static_cast<unsigned>(value));
-    size_ += 1;
-    return;
-  }
-  unsigned width_log2 = 0;
-  if (value > 0xFF) width_log2 = value <= 0xFFFF ? 1 : value <= 0xFFFF'FFFF ? 2 : 3;
-  const unsigned width = 1U << width_log2;
-  *out++ = static_cast<char>(major_type | (kOneByteFollows + width_log2));
-  for (unsigned byte = width; byte-- > 0;) *out++ = static_cast<char>(value >> (8 * byte));
-  size_ += 1 + width;
-}
 
 void CborWriter::write_integer(std::int64_t value) {
   // A negative n is encoded as -1 - n, which is the complement of its bits.

@@ -50,7 +50,36 @@ class CborWriter {
   static constexpr unsigned kText = 0x60;
   static constexpr unsigned kArray = 0x80;
 
-  void write_head(unsigned major_type, std::uint64_t value);
+  /// Low five bits of a head whose value follows in 1, 2, 4 or 8 bytes; smaller values stand in the
+  /// head itself.
+  static constexpr unsigned kOneByteFollows = 24;
+  static constexpr std::size_t kHeadBytesMax = 9;
+
+  /// Here, since most of what is written are the tokens of a block.
+  void write_head(unsigned major_type, std::uint64_t value) {
+    reserve_more(kHeadBytesMax);
+    char* const out = data_ + size_;
+    const auto write = [&](unsigned width_log2) {
+      const unsigned width = 1U << width_log2;
+      out[0] = static_cast<char>(major_type | (kOneByteFollows + width_log2));
+      for (unsigned byte = 0; byte < width; ++byte) {
+        out[width - byte] = static_cast<char>(value >> (8 * byte));
+      }
+      size_ += 1 + width;
+    };
+    if (value < kOneByteFollows) {
+      out[0] = static_cast<char>(major_type | static_cast<unsigned>(value));
+      size_ += 1;
+    } else if (value <= 0xFF) {
+      write(0);
+    } else if (value <= 0xFFFF) {
+      write(1);
+    } else if (value <= 0xFFFF'FFFF) {
+      write(2);
+    } else {
+      write(3);
+    }
+  }
   void write_string(unsigned major_type, std::string_view bytes);
 
   /// Room for num_bytes more at data_ + size_.

@@ -27,6 +27,9 @@ class CborShape {
   void text(std::string_view value) { writer_.write_text(value); }
   void word(std::string_view value) { writer_.write_text(value); }
   void integer(std::int64_t value) { writer_.write_integer(value); }
+  void tokens(std::span<const TokenId> tokens) {
+    for (TokenId token : tokens) writer_.write_unsigned(token);
+  }
   void null() { writer_.write_null(); }
   std::optional<std::string_view> finish() { return writer_.encoded(); }
 
@@ -64,22 +67,21 @@ class PickleShape {
   }
   void integer(std::int64_t value) {
     if (value >= 0 && value <= 0xFF) {
-      out_ += 'K';
-      little_endian(value, 1);
+      number('K', value, 1);
     } else if (value >= 0 && value <= 0xFFFF) {
-      out_ += 'M';
-      little_endian(value, 2);
+      number('M', value, 2);
     } else if (value >= std::numeric_limits<std::int32_t>::min() &&
                value <= std::numeric_limits<std::int32_t>::max()) {
-      out_ += 'J';
-      little_endian(value, 4);
+      number('J', value, 4);
     } else {
       unsigned num_bytes = 5;
       while (num_bytes < 8 && (value >> (8 * num_bytes - 1)) != (value < 0 ? -1 : 0)) ++num_bytes;
       out_ += '\x8a';
-      out_ += static_cast<char>(num_bytes);
-      little_endian(value, num_bytes);
+      number(static_cast<char>(num_bytes), value, num_bytes);
     }
+  }
+  void tokens(std::span<const TokenId> tokens) {
+    for (TokenId token : tokens) integer(token);
   }
   void null() { out_ += 'N'; }
 
@@ -108,15 +110,17 @@ class PickleShape {
     out_ += '\x94';
     ++num_memoized_;
   }
-  void little_endian(std::int64_t value, unsigned num_bytes) {
+  /// A byte, and then the value from its lowest byte on.
+  void number(char first, std::int64_t value, unsigned num_bytes) {
+    char bytes[9] = {first};
     for (unsigned byte = 0; byte < num_bytes; ++byte) {
-      out_ += static_cast<char>(value >> (8 * byte));
+      bytes[1 + byte] = static_cast<char>(value >> (8 * byte));
     }
+    out_.append(bytes, 1 + num_bytes);
   }
   void string(char small, char wide, std::string_view value) {
     const bool is_small = value.size() <= 0xFF;
-    out_ += is_small ? small : wide;
-    little_endian(static_cast<std::int64_t>(value.size()), is_small ? 1 : 4);
+    number(is_small ? small : wide, static_cast<std::int64_t>(value.size()), is_small ? 1 : 4);
     out_ += value;
     memoize();
   }
@@ -169,7 +173,7 @@ bool digest_block(Shape&& shape, HashFunction function, BlockHashView parent,
   shape.begin_tuple(3);
   shape.bytes(parent);
   shape.begin_tuple(block.tokens.size());
-  for (TokenId token : block.tokens) shape.integer(token);
+  shape.tokens(block.tokens);
   shape.end_tuple(block.tokens.size());
   if (block.lookahead != nullptr) shape.begin_tuple(1 + block.lookahead->size());
   if (!write_extra_keys(shape, block)) return false;

@@ -134,6 +134,31 @@ class Reader {
     }
   }
 
+  /// As read, for the numbers that token ids are: most of a payload. False: it is no such number,
+  /// and nothing was read.
+  bool read_token(std::uint32_t& out) {
+    const auto* const next = reinterpret_cast<const unsigned char*>(bytes_.data()) + at_;
+    constexpr std::size_t kBytesMax = 5;
+    if (left() < kBytesMax) return false;
+    if (next[0] < 0x80) {
+      out = next[0];
+      at_ += 1;
+    } else if (next[0] == 0xCC) {
+      out = next[1];
+      at_ += 2;
+    } else if (next[0] == 0xCD) {
+      out = static_cast<std::uint32_t>(next[1]) << 8 | next[2];
+      at_ += 3;
+    } else if (next[0] == 0xCE) {
+      out = static_cast<std::uint32_t>(next[1]) << 24 | static_cast<std::uint32_t>(next[2]) << 16 |
+            static_cast<std::uint32_t>(next[3]) << 8 | next[4];
+      at_ += 5;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
   /// The contents of a text, of bytes or of an extension, whose head was read.
   std::string_view contents(const Head& head) {
     const std::string_view text = bytes_.substr(at_, head.value);
@@ -214,6 +239,7 @@ class Reader {
 constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
 
 bool read_value(Reader& reader, std::uint32_t& out) {
+  if (reader.read_token(out)) return true;
   const std::size_t begin = reader.offset();
   Head head;
   if (!reader.read(head)) return false;
