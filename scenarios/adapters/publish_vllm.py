@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Random traffic through the BlockPool of a real vLLM release, published by its own ZmqEventPublisher.
 
-The pool gets what a KV-cache manager asks of it: prompts with shared prefixes, looked up, cached and freed in one group
-of whole blocks and, from 0.23.0 on, one of a sliding window with blocks twice as large. Events are annotated with the
-kind of their group, as the manager does. The publisher is upstream's but for one thing: its socket is XPUB where it is
-PUB, which is the same on the wire and shows who subscribes, so that nothing is published before `--subscribers` are
-there. Port * takes a free one; the first line on stdout has it.
+The pool gets what a KV-cache manager asks of it: prompts with shared prefixes, some with images, an adapter or a salt,
+looked up, cached and freed in one group of whole blocks and, from 0.23.0 on, one of a sliding window with blocks twice
+as large. Events are annotated with the kind of their group, as the manager does. The publisher is upstream's but for
+one thing: its socket is XPUB where it is PUB, which is the same on the wire and shows who subscribes, so that nothing
+is published before `--subscribers` are there. Port * takes a free one; the first line on stdout has it.
 
 Exit status: 0 published, 1 no subscriber, or one that never left; 77 without the release, msgspec or pyzmq.
 example: publish_vllm.py 0.33.0 --commands 100000 --seed 1
@@ -19,6 +19,7 @@ import random
 import sys
 import time
 
+from block_pool_target import MmFeature
 from releases import ReleaseNotFound, find_release
 
 EXIT_CANNOT_RUN = 77
@@ -79,8 +80,12 @@ class Traffic:
         tokens = prompt[:self._random.randrange(1, len(prompt))] + self._tokens(self._random.randrange(2 * BLOCK_SIZE))
         lora = self._random.choice((None, None, None, "adapter"))
         salt = self._random.choice((None, None, None, "salt"))
+        # None beyond the last full block: 0.33 would look it up with a function of a package that imports torch.
+        ends = range(2 * BLOCK_SIZE, len(tokens) + 1, 2 * BLOCK_SIZE)
+        items = [MmFeature(f"image{self._random.randrange(2)}", end - BLOCK_SIZE - 1, BLOCK_SIZE + 1)
+                 for end in ends if self._random.random() < 0.2]
         self._num_requests += 1
-        made = Request(self._modules.make_request(f"r{self._num_requests}", tokens, self._hasher, lora, 7, salt),
+        made = Request(self._modules.make_request(f"r{self._num_requests}", tokens, self._hasher, lora, 7, salt, items),
                        self._groups)
         for group, size in self._groups.items():
             for block_hash in self._hashes(made, size)[:(len(tokens) - 1) // size]:

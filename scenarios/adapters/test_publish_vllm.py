@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """vLLM's own publisher against `kvfence audit`, and its own encoder against scenarios/audit/golden/wire.txt.
 
-Usage: test_publish_vllm.py KVFENCE RELEASE. Exit status: 0, 1, or 77 where the release, msgspec or pyzmq is absent.
+Usage: test_publish_vllm.py KVFENCE RELEASE. Exit status: 0, 1, or 77 without the release, msgspec, pyzmq or ZeroMQ.
 """
 
 import json
@@ -112,6 +112,9 @@ def main():
         find_release(RELEASE)
     except (ImportError, ReleaseNotFound) as error:
         print(f"test_publish_vllm.py: {error}")
+        return CANNOT_RUN
+    command = [KVFENCE, "audit", "--endpoint", "tcp://127.0.0.1:1", "--for", "0.01", "--quiet"]
+    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode == CANNOT_RUN:
         return CANNOT_RUN
     return 0 if unittest.main(argv=sys.argv[:1] + sys.argv[3:], exit=False, verbosity=2).result.wasSuccessful() else 1
 
