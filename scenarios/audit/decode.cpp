@@ -311,7 +311,9 @@ bool read_value(Reader& reader, std::optional<T>& out) {
   out.reset();
   if (head.kind == Kind::kNil) return true;
   reader.go_to(begin);
-  return read_value(reader, out.emplace());
+  if (read_value(reader, out.emplace())) return true;
+  out.reset();
+  return false;
 }
 
 template <class T>

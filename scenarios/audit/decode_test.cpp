@@ -113,6 +113,30 @@ TEST(Decode, CountsUnknownFields) {
   EXPECT_EQ(out.unknown_fields, 3U);
 }
 
+TEST(Decode, ReadsABatchWhoseOwnFieldsAreOthers) {
+  const auto batch = [](std::size_t num_fields, std::string_view time, std::string_view rest) {
+    return Pack().list(num_fields).raw(time).list(1).raw(removed_array()).raw(rest).done();
+  };
+  const std::string text = Pack().text("later").done();
+  DecodedBatch out;
+  ASSERT_TRUE(decode(batch(4, "\x07", "\x03" + text), out));
+  EXPECT_TRUE(out.problems.empty());
+  EXPECT_EQ(out.unknown_fields, 1U);
+  EXPECT_EQ(out.batch.time, 7);
+  EXPECT_EQ(out.batch.data_parallel_rank, 3U);
+  // No rank: the events are there all the same.
+  ASSERT_TRUE(decode(batch(3, "\x07", text), out));
+  ASSERT_EQ(out.problems.size(), 1U);
+  EXPECT_EQ(out.problems[0].found, "a text of 5 bytes");
+  EXPECT_EQ(out.batch.events.size(), 1U);
+  EXPECT_FALSE(out.batch.data_parallel_rank);
+  // More after the end, and no time.
+  ASSERT_TRUE(decode(batch(3, "\x07", "\x03" + text), out));
+  EXPECT_EQ(out.problems.at(0).found, "7 bytes more");
+  ASSERT_FALSE(decode(batch(3, text, "\x03"), out));
+  EXPECT_EQ(out.problems.at(0).expected, "the time of the batch");
+}
+
 TEST(Decode, KeepsWhatStandsBeforeACut) {
   const std::string whole = batch_of({stored_map(), removed_array(), stored_map()});
   for (std::size_t size = 0; size < whole.size(); ++size) {
