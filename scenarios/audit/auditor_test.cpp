@@ -464,6 +464,23 @@ TEST(Auditor, AReplayHealsAGap) {
   EXPECT_EQ(engine.auditor.holdings().gpu_blocks, 3U);
 }
 
+TEST(Auditor, AReplayHealsTheBeginningOfAnEngineThatCameBack) {
+  Engine engine;
+  engine.send({prompt().stored(0, 1)}).send({prompt().stored(1, 2)}).send({other().stored(0, 1)});
+  // It is heard of again after its first two messages.
+  const std::vector<std::string> again = {batch_of({other().stored(0, 2)}),
+                                          batch_of({removed(other().hashes[1])}),
+                                          batch_of({prompt().stored(0, 4)})};
+  const Arrival late{"engine", {"kv", 2, again[2]}};
+  ASSERT_EQ(engine.auditor.missing_before(late), 0U);
+  engine.auditor.take({"engine", {"kv", 0, again[0]}, 0, true});
+  engine.auditor.take({"engine", {"kv", 1, again[1]}, 0, true});
+  engine.auditor.take(late);
+  EXPECT_TRUE(engine.auditor.views()[0].is_certain);
+  EXPECT_EQ(engine.auditor.holdings().gpu_blocks, 5U);
+  EXPECT_EQ(engine.found(), Names{"restarted"});
+}
+
 TEST(Auditor, AReplayIsAskedForOnceAGap) {
   const auto number = [](std::uint64_t sequence, std::uint64_t time) {
     return Arrival{"engine", {"kv", sequence, batch_of({removed(std::to_string(time))})}};

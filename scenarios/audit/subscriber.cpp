@@ -32,16 +32,45 @@ std::optional<std::uint64_t> sequence_of(const zmq::message_t& frame) {
 class ZmqSubscriber final : public Subscriber {
  public:
   explicit ZmqSubscriber(const SubscriberOptions& options) : options_(options) {
-    for (const Endpoint& endpoint : options.endpoints) {
+    for (std::size_t index = 0; index < options.endpoints.size(); ++index) {
       zmq::socket_t& socket = sockets_.emplace_back(context_, zmq::socket_type::sub);
       socket.set(zmq::sockopt::rcvhwm, options.high_water_mark);
       socket.set(zmq::sockopt::maxmsgsize, kMessageBytesMax);
       socket.set(zmq::sockopt::linger, 0);
       socket.set(zmq::sockopt::subscribe, options.topic);
-      // Publishers without a * in their address connect, and expect a bound one here.
-      const bool is_bound = endpoint.address.find('*') != std::string::npos;
-      is_bound ? socket.bind(endpoint.address) : socket.connect(endpoint.address);
     }
+  }
+
+  std::optional<InputError> connect() {
+    const auto fails = [](const char* option, const std::string& address,
+                          auto&& connect) -> std::optional<InputError> {
+      try {
+        connect();
+      } catch (const zmq::error_t& error) {
+        return InputError{option,
+                          {},
+                          "'" + address + "' (" + error.what() + ")",
+                          "an address such as tcp://host:5557"};
+      }
+      return std::nullopt;
+    };
+    for (std::size_t index = 0; index < sockets_.size(); ++index) {
+      const Endpoint& endpoint = options_.endpoints[index];
+      auto error = fails("--endpoint", endpoint.address, [&] {
+        // Publishers without a * in their address connect, and expect a bound one here.
+        const bool is_bound = endpoint.address.find('*') != std::string::npos;
+        is_bound ? sockets_[index].bind(endpoint.address)
+                 : sockets_[index].connect(endpoint.address);
+      });
+      if (!error && !endpoint.replay_address.empty()) {
+        // It is connected to when something is missing, and said to be none now.
+        error = fails("--replay-endpoint", endpoint.replay_address, [&] {
+          zmq::socket_t(context_, zmq::socket_type::dealer).connect(endpoint.replay_address);
+        });
+      }
+      if (error) return error;
+    }
+    return std::nullopt;
   }
 
   void receive(int patience_ms, std::vector<Arrival>& out,
@@ -121,11 +150,9 @@ class ZmqSubscriber final : public Subscriber {
 bool Subscriber::is_available() { return true; }
 
 Parsed<std::unique_ptr<Subscriber>> Subscriber::open(const SubscriberOptions& options) {
-  try {
-    return std::unique_ptr<Subscriber>(std::make_unique<ZmqSubscriber>(options));
-  } catch (const zmq::error_t& error) {
-    return InputError{"--endpoint", {}, error.what(), "an address such as tcp://host:5557"};
-  }
+  auto subscriber = std::make_unique<ZmqSubscriber>(options);
+  if (auto error = subscriber->connect()) return *error;
+  return std::unique_ptr<Subscriber>(std::move(subscriber));
 }
 
 #else

@@ -348,12 +348,17 @@ void print_text(const AuditCommandOptions& options, const audit::Auditor& audito
     std::printf("and %s findings more\n",
                 with_thousands(auditor.findings().size() - shown.size()).c_str());
   }
+  std::vector<std::string> silent = options.endpoints;
   for (const audit::StreamView& view : auditor.views()) {
-    std::printf("%s%s%s: %s blocks held%s; hashes: %s\n", view.engine.c_str(),
+    std::erase(silent, view.engine);
+    std::printf("%s%s%s%s: %s blocks held%s; hashes: %s\n", view.engine.c_str(),
                 view.topic.empty() ? "" : " topic ", view.topic.c_str(),
+                view.rank ? (" rank " + std::to_string(*view.rank)).c_str() : "",
                 with_thousands(view.holdings.gpu_blocks).c_str(),
-                view.is_certain ? "" : ", uncertain until a clear: messages are missing",
-                view.hashes.c_str());
+                view.is_certain ? "" : ", uncertain until a clear", view.hashes.c_str());
+  }
+  for (const std::string& endpoint : silent) {
+    std::printf("%s: no message came\n", endpoint.c_str());
   }
   std::printf(
       "%s: %s events in %s messages (%s replayed) and %s s; %s hashes recomputed, "

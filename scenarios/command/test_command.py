@@ -736,6 +736,17 @@ class Audit(Command):
         self.assertIn("kvfence-audit 1", self.expect(BAD_INPUT, "audit", "text.kva").stderr)
         self.expect(BAD_INPUT, "audit", "text.kva", "--endpoint", "tcp://127.0.0.1:1")
 
+    def test_an_endpoint_that_is_none_or_silent(self):
+        done = self.kvfence("audit", "--endpoint", "nowhere", "--for", "0.01")
+        if done.returncode == CANNOT_RUN:
+            self.skipTest("this build has no ZeroMQ")
+        self.assertEqual((done.returncode, "found 'nowhere' (" in done.stderr), (BAD_INPUT, True))
+        live = ("audit", "--endpoint", "tcp://127.0.0.1:1", "--for", "0.01")
+        done = self.expect(BAD_INPUT, *live, "--replay-endpoint", "nowhere")
+        self.assertIn("--replay-endpoint: found 'nowhere'", done.stderr)
+        silent = self.expect(AGREE, *live)
+        self.assertIn("tcp://127.0.0.1:1: no message came\n", silent.stdout)
+
     def test_live_with_figures(self):
         with subprocess.Popen([KVFENCE, "audit", "--endpoint", "tcp://127.0.0.1:1", "--metrics-port", "0"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as live:
