@@ -14,6 +14,10 @@ target_compile_options(kvfence_warnings INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(kvfence_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
+# What a command inherits is given with the rest, without braces of its own: Clang would have them.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(kvfence_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-braces>)
+endif()
 # GCC collects its garbage from 128 MiB on, which most files exceed; from 512 MiB on it compiles a
 # tenth faster.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/core/cloned.h"
+#include "contract/core/declare.h"
 #include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/kv_events.h"

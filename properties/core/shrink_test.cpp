@@ -23,6 +23,8 @@
 namespace kvfence {
 namespace {
 
+using kvfence::operator==;
+
 struct Open {
   static constexpr Verb kVerb{"open", ""};
   std::string name;

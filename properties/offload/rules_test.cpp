@@ -133,9 +133,9 @@ class Scene {
   /// 1, 2 and 3 are ready in slots 0, 1 and 2.
   void fill() {
     t1 = "1@0? 2@1? 3@2?";
-    pass(PrepareStore{{1, 2, 3}}, stored("1@0 2@1 3@2"));
+    pass(PrepareStore{{{1, 2, 3}}}, stored("1@0 2@1 3@2"));
     t1 = "1@0 2@1 3@2";
-    pass(CompleteStore{{1, 2, 3}, true});
+    pass(CompleteStore{{{1, 2, 3}}, true});
   }
 
  private:
@@ -170,27 +170,27 @@ TEST(OffloadInvariants, ListsAreSound) {
 TEST(OffloadInvariants, BlocksAreHeldAsAsked) {
   Scene scene;
   scene.t1 = "1@0 2@1?";
-  expect_broken(scene.verdict(PrepareStore{{1, 2}}, scene.stored("1@0 2@1")), "offload.3",
+  expect_broken(scene.verdict(PrepareStore{{{1, 2}}}, scene.stored("1@0 2@1")), "offload.3",
                 "t1[0].ready");
   scene.t1 = "1@0? 2@1?";
-  scene.pass(PrepareStore{{1, 2}}, scene.stored("1@0 2@1"));
-  expect_broken(scene.verdict(CompleteStore{{1}, true}), "offload.3", "t1[0].ready");
+  scene.pass(PrepareStore{{{1, 2}}}, scene.stored("1@0 2@1"));
+  expect_broken(scene.verdict(CompleteStore{{{1}}, true}), "offload.3", "t1[0].ready");
   scene.t1 = "1@0 2@1?";
-  scene.pass(CompleteStore{{1}, true});
+  scene.pass(CompleteStore{{{1}}, true});
   scene.t1 = "1@0+1 2@1?";
-  expect_broken(scene.verdict(PrepareLoad{{1, 1}}, scene.slots({0, 0})), "offload.3",
+  expect_broken(scene.verdict(PrepareLoad{{{1, 1}}}, scene.slots({0, 0})), "offload.3",
                 "t1[0].readers");
   Observation kept = scene.show();
   kept.size = 1;
-  expect_broken(scene.verdict(CompleteStore{{2}, false}, kept), "offload.3", "t1[0].readers");
+  expect_broken(scene.verdict(CompleteStore{{{2}}, false}, kept), "offload.3", "t1[0].readers");
 }
 
 TEST(OffloadInvariants, ASlotHasOneBlock) {
   Scene scene;
   scene.t1 = "1@0?";
-  scene.pass(PrepareStore{{1}}, scene.stored("1@0"));
+  scene.pass(PrepareStore{{{1}}}, scene.stored("1@0"));
   for (const char* wrong : {"2@0", "2@3", "2@1 3@1"}) {
-    expect_broken(scene.verdict(PrepareStore{{2, 3}}, scene.stored(wrong)), "offload.4", "slots");
+    expect_broken(scene.verdict(PrepareStore{{{2, 3}}}, scene.stored(wrong)), "offload.4", "slots");
   }
   Observation shown = scene.show();
   shown.num_free_slots = 3;
@@ -201,51 +201,51 @@ TEST(OffloadInvariants, NothingInUseIsEvicted) {
   Scene scene;
   scene.fill();
   scene.t1 = "1@0+1 2@1 3@2";
-  scene.pass(PrepareLoad{{1}}, scene.slots({0}));
+  scene.pass(PrepareLoad{{{1}}}, scene.slots({0}));
   for (const char* wrong : {"1@0", "2@1", "3@0", "9@2", "3@2 3@2"}) {
     SCOPED_TRACE(wrong);
-    expect_broken(scene.verdict(PrepareStore{{2, 4}}, scene.stored("4@2", wrong)), "offload.5",
+    expect_broken(scene.verdict(PrepareStore{{{2, 4}}}, scene.stored("4@2", wrong)), "offload.5",
                   "evicted");
   }
   scene.t1 = "1@0+1 2@1 4@2?";
-  scene.pass(PrepareStore{{2, 4}}, scene.stored("4@2", "3@2"));
+  scene.pass(PrepareStore{{{2, 4}}}, scene.stored("4@2", "3@2"));
 }
 
 TEST(OffloadInvariants, OnlyWhatIsReadyIsRead) {
   Scene scene;
   scene.t1 = "1@0?";
-  scene.pass(PrepareStore{{1}}, scene.stored("1@0"));
-  expect_broken(scene.verdict(PrepareLoad{{1}}, scene.slots({0})), "offload.6", "error");
-  expect_broken(scene.verdict(PrepareLoad{{9}}, scene.slots({0})), "offload.6", "error");
-  expect_broken(scene.verdict(CompleteLoad{{1}}), "offload.6", "error");
+  scene.pass(PrepareStore{{{1}}}, scene.stored("1@0"));
+  expect_broken(scene.verdict(PrepareLoad{{{1}}}, scene.slots({0})), "offload.6", "error");
+  expect_broken(scene.verdict(PrepareLoad{{{9}}}, scene.slots({0})), "offload.6", "error");
+  expect_broken(scene.verdict(CompleteLoad{{{1}}}), "offload.6", "error");
   scene.t1 = "1@0";
-  scene.pass(CompleteStore{{1}, true});
+  scene.pass(CompleteStore{{{1}}, true});
   scene.t1 = "1@0+1";
-  expect_broken(scene.verdict(PrepareLoad{{1}}, scene.slots({1})), "offload.6", "slots[0]");
-  scene.pass(PrepareLoad{{1}}, scene.slots({0}));
+  expect_broken(scene.verdict(PrepareLoad{{{1}}}, scene.slots({1})), "offload.6", "slots[0]");
+  scene.pass(PrepareLoad{{{1}}}, scene.slots({0}));
 }
 
 TEST(OffloadInvariants, OnlyWhatIsMissingIsStored) {
   Scene scene;
   scene.t1 = "1@0?";
-  scene.pass(PrepareStore{{1}}, scene.stored("1@0"));
+  scene.pass(PrepareStore{{{1}}}, scene.stored("1@0"));
   for (const char* wrong : {"1@1", "5@1", "2@1 2@2"}) {
-    expect_broken(scene.verdict(PrepareStore{{1, 2}}, scene.stored(wrong)), "offload.7",
+    expect_broken(scene.verdict(PrepareStore{{{1, 2}}}, scene.stored(wrong)), "offload.7",
                   "keys_to_store");
   }
   Observation no_slot = scene.stored("2@1");
   no_slot.slots.emplace().clear();
-  expect_broken(scene.verdict(PrepareStore{{1, 2}}, no_slot), "offload.7", "slots");
+  expect_broken(scene.verdict(PrepareStore{{{1, 2}}}, no_slot), "offload.7", "slots");
 }
 
 TEST(OffloadInvariants, LookupAgreesWithBlocks) {
   Scene scene;
   scene.fill();
   scene.t1 = "2@1 3@2 4@0?";
-  scene.pass(PrepareStore{{4}}, scene.stored("4@0", "1@0"));
-  expect_broken(scene.verdict(Lookup{{2, 4}}, scene.hits(2)), "offload.8", "num_hits");
-  expect_broken(scene.verdict(Lookup{{9, 2}}, scene.hits(1)), "offload.8", "num_hits");
-  scene.pass(Lookup{{2, 4, 3}}, scene.hits(1));
+  scene.pass(PrepareStore{{{4}}}, scene.stored("4@0", "1@0"));
+  expect_broken(scene.verdict(Lookup{{{2, 4}}}, scene.hits(2)), "offload.8", "num_hits");
+  expect_broken(scene.verdict(Lookup{{{9, 2}}}, scene.hits(1)), "offload.8", "num_hits");
+  scene.pass(Lookup{{{2, 4, 3}}}, scene.hits(1));
   for (const auto& [key, right] : {std::pair{1U, LookupResult::kMiss},
                                    {2U, LookupResult::kHit},
                                    {4U, LookupResult::kPending}}) {
@@ -261,7 +261,7 @@ TEST(OffloadInvariants, EventsMirrorTheBlocks) {
   Scene scene;
   scene.fill();
   scene.t1 = "2@1 3@2 4@0?";
-  scene.pass(PrepareStore{{4}}, scene.stored("4@0", "1@0"));
+  scene.pass(PrepareStore{{{4}}}, scene.stored("4@0", "1@0"));
   const auto verdict = [&](std::vector<Event> events) {
     return scene.verdict(TakeEvents{}, scene.events(std::move(events)));
   };
@@ -288,13 +288,13 @@ TEST(OffloadInvariants, RefusedChangesNothing) {
   Scene scene;
   scene.fill();
   scene.t1 = "2@1 3@2 1@0";
-  expect_broken(scene.verdict(PrepareStore{{4, 5, 6, 7}}, scene.not_stored()), "offload.10",
+  expect_broken(scene.verdict(PrepareStore{{{4, 5, 6, 7}}}, scene.not_stored()), "offload.10",
                 "t1[0].key");
   scene.t1 = "1@0+1 2@1 3@2";
-  expect_broken(scene.verdict(PrepareLoad{{1, 9}}, scene.show(ErrorCode::kUnknownKey)),
+  expect_broken(scene.verdict(PrepareLoad{{{1, 9}}}, scene.show(ErrorCode::kUnknownKey)),
                 "offload.10", "t1[0].readers");
   scene.t1 = "1@0 2@1 3@2";
-  scene.pass(PrepareStore{{4, 5, 6, 7}}, scene.not_stored());
+  scene.pass(PrepareStore{{{4, 5, 6, 7}}}, scene.not_stored());
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST(MultiRules, SeeExtraSavesThatAStepLeaves) {
     const bool is_step = std::holds_alternative<Schedule>(command) &&
                          shown.error == ErrorCode::kNone && shown.extra_saves.has_value();
     if (!is_step) return false;
-    in(shown.extra_saves).push_back({std::nullopt, "r0", 1});
+    in(shown.extra_saves).push_back({{"r0", 1}, std::nullopt});
     return true;
   });
 }
@@ -118,7 +118,7 @@ TEST(MultiRules, SeeAsManyExtraSavesAsChildren) {
   expect_caught("multi.8", [](const Command&, const Config& config, Observation& shown) {
     if (!shown.extra_saves.has_value()) return false;
     const auto num_children = config.connector<MultiRecord>()->children.size();
-    in(shown.extra_saves).push_back({0, "r0", static_cast<std::uint32_t>(num_children)});
+    in(shown.extra_saves).push_back({{"r0", static_cast<std::uint32_t>(num_children)}, 0});
     return true;
   });
 }

@@ -163,7 +163,7 @@ TEST_P(ProducerRules, HoldsWhatAConsumerWillRead) {
   producer.half().tell_time(5);
   EXPECT_TRUE(producer.finish(prefill_of("A", 0), RequestStatus::kFinishedLengthCapped, {4, 3}));
   const ProducerMetadata told = producer.build();
-  EXPECT_EQ(told.reqs_to_send, (std::vector<Send>{{"A", 35}}));
+  EXPECT_EQ(told.reqs_to_send, (std::vector<ProducerMetadata::Send>{{"A", 35}}));
   EXPECT_TRUE(told.reqs_not_processed.empty());
   std::vector<RemotePrefill> prefills(1);
   producer.half().take_remote_prefills(prefills);
@@ -185,7 +185,8 @@ TEST_P(ProducerRules, HoldsForEverWithoutADeadline) {
   spec.deadline.reset();
   Producer producer = producer_of(spec);
   EXPECT_TRUE(producer.finish(prefill_of("A", 0), RequestStatus::kFinishedLengthCapped, {1}));
-  EXPECT_EQ(producer.build().reqs_to_send, (std::vector<Send>{{"A", std::nullopt}}));
+  EXPECT_EQ(producer.build().reqs_to_send,
+            (std::vector<ProducerMetadata::Send>{{"A", std::nullopt}}));
 }
 
 TEST_P(ProducerRules, DoesNotHoldWhatNobodyWillRead) {
@@ -217,7 +218,8 @@ TEST_P(ConsumerRules, APromptOfOneTokenIsNotLoaded) {
   reader.num_prompt_tokens = 1;
   EXPECT_EQ(consumer.match(reader, 0), std::pair(0U, false));
   consumer.allocate(reader, {1});
-  EXPECT_EQ(consumer.build().reqs_to_recv, (std::vector<Receive>{{"B", "A", {}, {}}}));
+  EXPECT_EQ(consumer.build().reqs_to_recv,
+            (std::vector<ConsumerMetadata::Receive>{{"B", "A", {}, {}}}));
 }
 
 TEST_P(ConsumerRules, IncompleteParamsWantNothing) {
@@ -238,7 +240,8 @@ TEST_P(ConsumerRules, IncompleteParamsWantNothing) {
 TEST_P(ConsumerRules, ReadsWhatIsNotCachedFromTheSamePlaces) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   consumer.allocate(reader_of("B", 0), {7, 5}, 4);
-  EXPECT_EQ(consumer.build().reqs_to_recv, (std::vector<Receive>{{"B", "A", {5}, {12}}}));
+  EXPECT_EQ(consumer.build().reqs_to_recv,
+            (std::vector<ConsumerMetadata::Receive>{{"B", "A", {5}, {12}}}));
   EXPECT_TRUE(consumer.build().reqs_to_recv.empty());
 }
 
@@ -259,7 +262,8 @@ TEST_P(ConsumerRules, TransfersARequestOnce) {
 TEST_P(ConsumerRules, TellsTheProducerOfWhatWasNeverAdmitted) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   EXPECT_FALSE(consumer.abort(reader_of("B", 0)));
-  EXPECT_EQ(consumer.build().reqs_to_recv, (std::vector<Receive>{{"B", "A", {}, {}}}));
+  EXPECT_EQ(consumer.build().reqs_to_recv,
+            (std::vector<ConsumerMetadata::Receive>{{"B", "A", {}, {}}}));
 }
 
 TEST_P(ConsumerRules, RenewsLeasesAtIntervals) {

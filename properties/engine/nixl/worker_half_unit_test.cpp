@@ -250,7 +250,7 @@ class ConsumerRank {
     return out;
   }
 
-  KVConnectorWorkerOutput receive(std::vector<Receive> list) {
+  KVConnectorWorkerOutput receive(std::vector<ConsumerMetadata::Receive> list) {
     ConsumerMetadata metadata;
     metadata.reqs_to_recv = std::move(list);
     return step(metadata);
@@ -298,8 +298,8 @@ TEST_P(ConsumerWorkerRules, ReadsFromEachOfItsProducersRanks) {
   ConsumerRank rank = rank_of(spec_of(4, 2), 1);
   rank.receive({{"B", "A", {1, 2}, {11, 12}}});
   ASSERT_EQ(rank.transport().reads().size(), 2U);
-  EXPECT_EQ(rank.transport().reads()[0].spec, (ReadSpec{1, 2, "B", "A", {1, 2}, {11, 12}}));
-  EXPECT_EQ(rank.transport().reads()[1].spec, (ReadSpec{1, 3, "B", "A", {1, 2}, {11, 12}}));
+  EXPECT_EQ(ReadSpec(rank.transport().reads()[0]), (ReadSpec{1, 2, "B", "A", {1, 2}, {11, 12}}));
+  EXPECT_EQ(ReadSpec(rank.transport().reads()[1]), (ReadSpec{1, 3, "B", "A", {1, 2}, {11, 12}}));
   rank.end(1);
   EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
   rank.end(0);
@@ -312,8 +312,8 @@ TEST_P(ConsumerWorkerRules, WithoutBlocksItTellsEachOfItsProducersRanks) {
   EXPECT_EQ(rank.receive({{"B", "A", {}, {}}}), KVConnectorWorkerOutput());
   EXPECT_TRUE(rank.transport().reads().empty());
   ASSERT_EQ(rank.transport().notices().size(), 2U);
-  EXPECT_EQ(rank.transport().notices()[0].notice, (Notice{1, 2, false, {"A"}}));
-  EXPECT_EQ(rank.transport().notices()[1].notice, (Notice{1, 3, false, {"A"}}));
+  EXPECT_EQ(Notice(rank.transport().notices()[0]), (Notice{1, 2, false, {"A"}}));
+  EXPECT_EQ(Notice(rank.transport().notices()[1]), (Notice{1, 3, false, {"A"}}));
 }
 
 TEST_P(ConsumerWorkerRules, HeartbeatsComeBehindWhatIsReceived) {
@@ -323,10 +323,10 @@ TEST_P(ConsumerWorkerRules, HeartbeatsComeBehindWhatIsReceived) {
   metadata.heartbeats = {"X", "Y"};
   rank.step(metadata);
   ASSERT_EQ(rank.transport().notices().size(), 4U);
-  EXPECT_EQ(rank.transport().notices()[2].notice, (Notice{0, 0, true, {"X", "Y"}}));
-  EXPECT_EQ(rank.transport().notices()[3].notice, (Notice{0, 1, true, {"X", "Y"}}));
+  EXPECT_EQ(Notice(rank.transport().notices()[2]), (Notice{0, 0, true, {"X", "Y"}}));
+  EXPECT_EQ(Notice(rank.transport().notices()[3]), (Notice{0, 1, true, {"X", "Y"}}));
   rank.receive({{"C", "A", {}, {}}});
-  EXPECT_EQ(rank.transport().notices().at(4).notice, (Notice{0, 0, false, {"A"}}));
+  EXPECT_EQ(Notice(rank.transport().notices().at(4)), (Notice{0, 0, false, {"A"}}));
 }
 
 TEST_P(ConsumerWorkerRules, AFailedReadMakesBlocksInvalidAndTheLastOneEndsTheRequest) {
