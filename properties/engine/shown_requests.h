@@ -15,8 +15,7 @@ namespace kvfence::engine {
 
 /// The record about a request, by the member that names it; null if there is none.
 template <class T, class Owner>
-const T* find_by(const std::vector<T>& records, std::string Owner::*member,
-                 std::string_view name) {
+const T* find_by(const std::vector<T>& records, std::string Owner::*member, std::string_view name) {
   const auto at =
       std::ranges::find_if(records, [&](const T& record) { return record.*member == name; });
   return at == records.end() ? nullptr : &*at;
