@@ -7,6 +7,7 @@
 ///     return std::to_array<std::string_view>({"lru", "arc"});
 ///   }
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string_view>
