@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/sanitized.h"
 #include "scenarios/audit/auditor.h"
 #include "scenarios/audit/encode.h"
 #include "scenarios/audit/faults.h"
@@ -213,7 +214,7 @@ Messages with_fault(const Messages& sound, const Fault& fault, bool& is_injected
 
 std::size_t num_places() {
   const char* text = std::getenv("KVFENCE_FAULT_PLACES");
-  return text != nullptr ? std::stoul(text) : 8;
+  return text != nullptr ? std::stoul(text) : kIsSanitized ? 2 : 8;
 }
 
 class InjectedFaults : public testing::TestWithParam<FaultKind> {
