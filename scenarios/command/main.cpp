@@ -88,7 +88,7 @@ class Options {
   }
 
   CLI::Option* planted_bug(std::string& name) const {
-    return value("--planted-bug", name, "test the optimized implementation with this mistake in it",
+    return value("--planted-bug", name, "test the optimized implementation with this planted bug",
                  "NAME");
   }
 
@@ -100,16 +100,16 @@ class Options {
               "CMD");
     auto* library = value("--connector-library", subject.connector_library,
                           "with --target engine: test the connectors of this shared library, of "
-                          "any kind, behind the optimized scheduler",
+                          "any kind, under the optimized scheduler",
                           "FILE");
     planted->excludes(sut);
     planted->excludes(library);
     sut->excludes(library);
     positive("--timeout", subject.timeout_seconds,
-             "seconds of silence that count as a dead child; without a child: of CPU time in one "
-             "command");
+             "seconds without an answer after which a child timed out; without a child: CPU "
+             "seconds per command");
     with_default("--memory-limit", subject.memory_mib,
-                 "MiB of memory of a process that checks, without a child; 0: no limit")
+                 "MiB of memory per checking process, without a child; 0: no limit")
         ->check(CLI::Range(std::uint64_t{0}, kMemoryMibMax));
   }
 
@@ -149,30 +149,33 @@ class ReplayCommandLine {
       : command_(command), options_(options) {
     const Options all(command);
     all.value("FILE", options.file, "a request trace")->required();
-    all.one_of("--format", options.format, "of the trace", {"mooncake"});
-    all.one_of("--target", options.target, "what the traffic goes through",
+    all.one_of("--format", options.format, "format of the trace", {"mooncake"});
+    all.one_of("--target", options.target, "component that the traffic runs through",
                {kBlockPool, kScheduler, kOffload, kEngine});
     gpu_blocks_ = all.value("--gpu-blocks", options.pool.gpu_blocks,
-                            "blocks of the pool, with the null block")
+                            "blocks of the pool, including the null block")
                       ->check(CLI::PositiveNumber)
                       ->default_str("10000; 65536 for scheduler, 2048 for offload, 512 for engine");
-    auto* only = all.value("--only", options.only, "one side alone, for figures")
+    auto* only = all.value("--only", options.only, "run one side only, for figures")
                      ->check(CLI::IsMember({"reference", "optimized"}));
     lockstep_ = all.flag("--lockstep", options.lockstep,
-                         "reference and optimized side by side (block_pool: unless --only or "
-                         "--publish; else optimized alone is the default)")
+                         "run reference and optimized side by side (default for block_pool without "
+                         "--only and --publish; for other targets optimized runs alone)")
                     ->excludes(only);
     all.positive("--state-every", options.pool.state_every,
-                 "compare the whole state after every n-th command or step (numbers and answers "
-                 "always)");
+                 "compare the whole state after every n-th command or step (answers and counts are "
+                 "always compared)");
     // The last one counts, so that a line that reproduces a failure can be a line with an addition.
-    all.value("--requests", options.pool.requests_max, "replay the first ones only")
+    all.value("--requests", options.pool.requests_max, "replay only the first N requests")
         ->check(CLI::PositiveNumber)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    all.value("--csv", options.csv_file,
-              "write the figures over time (or the curve; of engine: of each request)", "FILE");
-    of_some_targets_.emplace_back(all.value("--svg", options.svg_file, "draw them", "FILE"),
-                                  Targets{kBlockPool, kScheduler, kOffload});
+    all.value(
+        "--csv", options.csv_file,
+        "write the figures over time (with --curve: the curve; for engine: one row per request)",
+        "FILE");
+    of_some_targets_.emplace_back(
+        all.value("--svg", options.svg_file, "draw the same figures", "FILE"),
+        Targets{kBlockPool, kScheduler, kOffload});
     all.planted_bug(options.subject.planted_bug);
     all.output(options.output, /*junit=*/true);
     add_pool_options();
@@ -180,7 +183,7 @@ class ReplayCommandLine {
     add_offload_options();
     add_publish_options();
     with({kEngine}).positive("--transfers-a-step", options.engine.transfers_a_step,
-                             "that the device runs in each direction, at most");
+                             "transfers that the device runs per direction and step, at most");
   }
 
   /// To be called when the line was read. False (said on stderr): an option of another target.
@@ -229,12 +232,12 @@ class ReplayCommandLine {
   void add_pool_options() {
     const Options some = with({kBlockPool, kOffload, kEngine});
     some.positive("--concurrency", options_.pool.concurrency,
-                  "requests that hold their blocks at a time; of engine: that are unfinished");
+                  "requests that hold blocks at the same time; for engine: unfinished requests");
     curve_ = with({kBlockPool})
                  .list("--curve", options_.curve,
-                       "the hit rate at each of these pool sizes instead", "N,N,...")
+                       "print the hit rate at each of these pool sizes instead", "N,N,...")
                  ->check(CLI::PositiveNumber);
-    some.with_default("--out", options_.out_folder, "where the scenario of a failure is written",
+    some.with_default("--out", options_.out_folder, "folder for the scenario of a failure",
                       "FOLDER");
   }
 
@@ -243,52 +246,56 @@ class ReplayCommandLine {
     const Options scheduler = with({kScheduler});
     const Options both = with({kScheduler, kEngine});
     both.positive("--block-size", options.block_size,
-                  "tokens of a block; of engine: that a hash id stands for, 32 at most");
-    scheduler.positive("--max-num-seqs", options.max_num_seqs, "requests that run at once");
+                  "tokens per block; for engine: tokens per hash id, 32 at most");
+    scheduler.positive("--max-num-seqs", options.max_num_seqs,
+                       "requests that run at the same time");
     max_num_batched_tokens_ =
-        both.value("--max-num-batched-tokens", options.max_num_batched_tokens, "tokens a step")
+        both.value("--max-num-batched-tokens", options.max_num_batched_tokens, "tokens per step")
             ->check(CLI::PositiveNumber)
             ->default_str("8192; 512 for engine");
     scheduler.with_default("--max-model-len", options.max_model_len,
-                           "tokens of a request; 0: of the longest one");
+                           "longest request in tokens; 0: the longest of the trace");
     scheduler.with_default("--long-prefill-token-threshold", options.long_prefill_token_threshold,
-                           "tokens of a request a step; 0: no bound");
-    scheduler.one_of("--policy", policy_, "who goes first", {"fcfs", "priority"})
+                           "tokens per request and step; 0: no bound");
+    scheduler.one_of("--policy", policy_, "order of waiting requests", {"fcfs", "priority"})
         ->each(
             [&](const std::string& text) { options.policy = *from_text<SchedulingPolicy>(text); });
-    scheduler.positive("--priorities", options.num_priorities,
-                       "with priority: the n-th request of the trace, from 0, has priority n "
-                       "modulo this");
-    both.flag("--async", options.async_scheduling, "plan a step ahead");
-    scheduler.with_default("--spec", options.num_speculative_tokens, "drafts a request and step");
+    scheduler.positive(
+        "--priorities", options.num_priorities,
+        "with --policy priority: request n of the trace, from 0, has priority n modulo this");
+    both.flag("--async", options.async_scheduling, "plan one step ahead (asynchronous scheduling)");
+    scheduler.with_default("--spec", options.num_speculative_tokens,
+                           "draft tokens per request and step");
     scheduler.list("--accept", options.accepted,
-                   "how many are accepted of the first list of drafts, of the second, ..., and "
-                   "from the start again; all without it",
+                   "accepted drafts of the first list, the second, ..., then from the start again; "
+                   "without it all are accepted",
                    "N,N,...");
-    scheduler.positive("--trace-block-tokens", options.block_tokens, "prompt tokens of a hash id");
-    scheduler.with_default("--step-us", options.step_us, "simulated microseconds of a step");
-    scheduler.with_default("--token-ns", options.token_ns, "and nanoseconds of each of its tokens");
-    scheduler.with_default("--interval-ms", options.interval_ms,
-                           "of the figures over time; 0: a 200th of the trace, at least 100");
-    scheduler.one_of("--hash-algorithm", options.hash_algorithm, "of block hashes",
+    scheduler.positive("--trace-block-tokens", options.block_tokens, "prompt tokens per hash id");
+    scheduler.with_default("--step-us", options.step_us, "simulated microseconds per step");
+    scheduler.with_default("--token-ns", options.token_ns, "and nanoseconds per token of it");
+    scheduler.with_default(
+        "--interval-ms", options.interval_ms,
+        "interval of the figures over time; 0: a 200th of the trace, at least 100 ms");
+    scheduler.one_of("--hash-algorithm", options.hash_algorithm, "algorithm of block hashes",
                      {"sha256_cbor", "xxhash_cbor"});
     with({kScheduler, kOffload, kEngine})
-        .one_of("--profile", profile_, "whose rules", {"v0.19", "v0.23"});
+        .one_of("--profile", profile_, "release whose rules apply", {"v0.19", "v0.23"});
   }
 
   void add_offload_options() {
     cpu_blocks_ = with({kOffload, kEngine})
                       .list("--cpu-blocks", options_.offload.cpu_blocks,
-                            "capacities of the CPU tier; of engine: the one", "N,N,...")
+                            "capacities of the CPU tier in blocks; for engine: one", "N,N,...")
                       ->check(CLI::PositiveNumber)
                       ->default_str("1000,2000,5000,...,200000; 4096 for engine");
     const Options offload = with({kOffload});
     offload
-        .list("--policies", options_.offload.policies, "what the CPU tier evicts by", "NAME,NAME")
+        .list("--policies", options_.offload.policies, "eviction policies of the CPU tier",
+              "NAME,NAME")
         ->check(CLI::IsMember({"lru", "arc"}))
         ->default_str("lru,arc");
     offload.with_default("--store-threshold", options_.offload.store_threshold,
-                         "lookups of a block before it may be stored; below 2: no filter");
+                         "lookups of a block before it is stored; below 2: no filter");
   }
 
   void add_publish_options() {
@@ -296,39 +303,41 @@ class ReplayCommandLine {
     const Options some = with({kBlockPool, kScheduler});
     auto* const to =
         some.value("--publish", publish.publisher.endpoint,
-                   "publish the KV events: bind this endpoint, such as tcp://127.0.0.1:5557 (port "
-                   "0: a free one); anything else is a file, a recording for kvfence audit",
+                   "publish the KV events: bind this endpoint, e.g. tcp://127.0.0.1:5557 (port 0: "
+                   "a free port); anything else is a file, a recording for kvfence audit",
                    "ENDPOINT")
             ->excludes(lockstep_)
             ->excludes(curve_);
     const auto needs_publish = [to](CLI::Option* option) { return option->needs(to); };
-    needs_publish(some.one_of("--encoding", encoding_,
-                              "of events: those of the profile's release, or the maps of 0.33",
-                              {"arrays", "maps"}));
-    needs_publish(some.one_of("--hashes", hashes_,
-                              "of blocks: their bytes, or their low 64 bits as integers",
-                              {"bytes", "low64"}));
+    needs_publish(
+        some.one_of("--encoding", encoding_,
+                    "encoding of events: arrays as in the profile's release, or maps as in 0.33",
+                    {"arrays", "maps"}));
+    needs_publish(
+        some.one_of("--hashes", hashes_,
+                    "hashes of blocks in events: all bytes, or the low 64 bits as integers",
+                    {"bytes", "low64"}));
     needs_publish(some.value("--replay-endpoint", publish.publisher.replay_endpoint,
-                             "bind it and send the latest messages again to who asks there",
+                             "bind this endpoint, and send missed messages again on request",
                              "ENDPOINT"));
-    needs_publish(some.value("--topic", publish.publisher.topic, "of the messages"));
+    needs_publish(some.value("--topic", publish.publisher.topic, "topic of the messages"));
     needs_publish(some.with_default("--subscribers", publish.publisher.subscribers,
-                                    "are waited for before the first message"));
+                                    "wait for this many subscribers before the first message"));
     needs_publish(some.positive("--patience", publish.publisher.patience_seconds,
-                                "seconds to wait, at most: for subscribers, for a slow one to take "
-                                "a message, and at the end for all to leave"));
+                                "longest wait in seconds: for subscribers, for a slow subscriber "
+                                "to take a message, and for all to leave at the end"));
     needs_publish(some.value("--speed", publish.speed,
-                             "seconds of the trace in one second; as fast as it goes without it")
+                             "seconds of the trace per second; without it, as fast as possible")
                       ->check(CLI::PositiveNumber));
     needs_publish(some.value("--inject", faults_,
-                             "a fault in the first message from N on that has a place for it, and "
-                             "again EVERY messages later; scenarios/audit/faults.h has the kinds",
+                             "put a fault into the first suitable message from N on, and again "
+                             "every EVERY messages; scenarios/audit/faults.h lists the kinds",
                              "KIND@N[/EVERY]")
                       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
                       ->expected(1));
-    needs_publish(some.value("--truth", publish.truth_file,
-                             "write what is really held after each message, as JSON lines",
-                             "FILE"));
+    needs_publish(some.value(
+        "--truth", publish.truth_file,
+        "write the blocks that are really held after each message, as JSON lines", "FILE"));
   }
 
   /// False (said on stderr): a malformed fault.
@@ -456,7 +465,7 @@ class CommandLine {
                                     [&] { return run_command(run_); });
     options.value("FILE", run_.paths, "scenario files, or folders of them")->required();
     options.value("--until", run_.until, "stop after that many commands");
-    options.flag_off("--no-shrink", run_.shrink, "report a failure as it was found");
+    options.flag_off("--no-shrink", run_.shrink, "report a failure as found, without shrinking it");
     options.subject(run_.subject);
     options.output(run_.output, /*junit=*/true);
   }
@@ -468,28 +477,29 @@ class CommandLine {
     check_.jobs = std::max(1U, std::thread::hardware_concurrency());
     options.value("--target", check_.target, "what to check; see kvfence list")->required();
     options
-        .value("--seconds", check_.seconds_max, "stop after that long (10 if no bound is given)")
+        .value("--seconds", check_.seconds_max,
+               "stop after this many seconds (10 if no bound is given)")
         ->check(CLI::PositiveNumber);
     options.value("--commands", check.commands_max, "stop after that many commands")
         ->check(CLI::PositiveNumber);
-    options.with_default("--seed", check.seed, "decides every configuration and command");
-    options
-        .positive("--jobs", check_.jobs, "processes; what they find does not depend on how many")
+    options.with_default("--seed", check.seed, "seed of every configuration and command");
+    options.positive("--jobs", check_.jobs, "processes; findings do not depend on their number")
         ->default_str("one per core");
-    options.value("--episode", check.episode, "run this episode of the seed alone");
+    options.value("--episode", check.episode, "run only this episode of the seed");
     options.positive("--episode-commands", check.episode_commands,
-                     "commands on one pool before a fresh one");
+                     "commands per episode; each episode starts with fresh implementations");
     options.value("--config", config_,
-                  "what every configuration has to have, e.g. profile=v0.19; of target engine e.g. "
-                  "assembly=offloading offloading.eviction_policy=arc",
+                  "settings that every configuration must have, e.g. profile=v0.19; for target "
+                  "engine e.g. assembly=offloading offloading.eviction_policy=arc",
                   "KEY=VALUE");
-    options.flag_off("--no-shrink", check.shrink, "report a failure as it was found");
-    options.with_default("--out", check_.out_folder, "where a failing episode is written",
+    options.flag_off("--no-shrink", check.shrink,
+                     "report a failure as found, without shrinking it");
+    options.with_default("--out", check_.out_folder, "folder for the scenario of a failing episode",
                          "FOLDER");
     options.flag("--planted-bugs", runs_planted_bugs_,
-                 "run every planted bug, or those of a pinned assembly, and print by whom and how "
-                 "fast it is caught");
-    options.positive("--seeds", bugs_.num_seeds, "with --planted-bugs: seeds a bug");
+                 "run every planted bug, or those of a pinned assembly, and print which oracle "
+                 "catches it and how fast");
+    options.positive("--seeds", bugs_.num_seeds, "with --planted-bugs: seeds per bug");
     options.flag("--markdown", bugs_.markdown, "with --planted-bugs: the table as Markdown");
     options.subject(check_.subject);
     options.output(check_.output, /*junit=*/true);
@@ -527,33 +537,40 @@ class CommandLine {
     const Options options =
         command("audit", "check the KV events of running engines, or a recording of them",
                 [&] { return audit_command(audit_); });
-    auto* const file = options.value("FILE", audit_.file, "a recording; else --endpoint");
+    auto* const file = options.value("FILE", audit_.file, "a recording (or give --endpoint)");
     options
         .value("--endpoint", audit_.endpoints,
-               "subscribe to a publisher, such as tcp://host:5557; with * as host, wait for it",
+               "subscribe to a publisher, e.g. tcp://host:5557; with * as host: bind, and wait for "
+               "a publisher",
                "URL")
         ->excludes(file);
     options.value("--replay-endpoint", audit_.replay_endpoints,
-                  "ask there for messages that are missing; in the order of --endpoint", "URL");
-    options.value("--topic", audit_.subscriber.topic, "the beginning of topics to subscribe to");
-    options.positive("--high-water-mark", audit_.subscriber.high_water_mark,
-                     "messages that wait here, per endpoint; beyond, they are lost");
+                  "request missed messages there; in the order of --endpoint", "URL");
+    options.value("--topic", audit_.subscriber.topic, "prefix of the topics to subscribe to");
+    options.positive(
+        "--high-water-mark", audit_.subscriber.high_water_mark,
+        "messages that are buffered per endpoint; more are dropped, and reported as lost");
     options
-        .value("--for", audit_.seconds_max, "stop after that long (else at an interrupt)",
-               "SECONDS")
+        .value("--for", audit_.seconds_max,
+               "stop after this many seconds (without it: at an interrupt)", "SECONDS")
         ->check(CLI::PositiveNumber);
-    options.value("--num-blocks", audit_.rules.blocks_max, "blocks that the engine's GPU pool has")
+    options
+        .value("--num-blocks", audit_.rules.blocks_max,
+               "blocks of the engine's GPU pool; more held blocks are a finding")
         ->check(CLI::PositiveNumber);
     options.one_of("--hash-algorithm", audit_.hash_algorithm,
-                   "of block hashes; auto: found from the first ones",
+                   "algorithm of block hashes; auto: found from the first ones",
                    {"auto", "sha256", "sha256_cbor", "xxhash", "xxhash_cbor"});
-    options.value("--hash-seed", audit_.rules.hash_seed,
-                  "PYTHONHASHSEED of the engine (its default and usual ones are tried)", "TEXT");
-    options.value("--record", audit_.record_file, "write the messages down as they come", "FILE");
+    options.value(
+        "--hash-seed", audit_.rules.hash_seed,
+        "PYTHONHASHSEED of the engine (without it: the default and common values are tried)",
+        "TEXT");
+    options.value("--record", audit_.record_file, "write all received messages as a recording",
+                  "FILE");
     options.value("--out", audit_.out_folder, "write the evidence of each finding as a recording",
                   "FOLDER");
-    options.value("--metrics-port", audit_.metrics_port, "serve figures for Prometheus there",
-                  "PORT");
+    options.value("--metrics-port", audit_.metrics_port,
+                  "serve figures for Prometheus on this port", "PORT");
     options.output(audit_.output, /*junit=*/true);
   }
 
@@ -561,7 +578,8 @@ class CommandLine {
     const Options options =
         command("shrink", "make a failing scenario small", [&] { return shrink_command(shrink_); });
     options.value("FILE", shrink_.file, "a scenario that fails")->required();
-    options.value("--out", shrink_.out_file, "where to write it (FILE with .shrunk.kvs)", "FILE");
+    options.value("--out", shrink_.out_file, "output file (default: FILE with .shrunk.kvs)",
+                  "FILE");
     options.subject(shrink_.subject);
     options.output(shrink_.output, /*junit=*/false);
   }
@@ -575,13 +593,14 @@ class CommandLine {
               "record", [&] { return record_command(record_); }, record_.output);
         });
     options.value("FILE", record_.scenario_file,
-                  "answer these commands (random episodes without it)");
-    options.with_default("--target", record_.target, "of random episodes");
-    options.value("--out", record_.out, "a file; for random episodes a folder");
-    options.with_default("--seed", record_.record.seed, "of random episodes");
-    options.with_default("--episodes", record_.record.episodes, "how many");
-    options.positive("--episode-commands", record_.record.episode_commands, "commands each");
-    options.value("--config", config_, "what every configuration has to have", "KEY=VALUE");
+                  "record the answers to these commands (without it: random episodes)");
+    options.with_default("--target", record_.target, "target of random episodes");
+    options.value("--out", record_.out, "output file; for random episodes an output folder");
+    options.with_default("--seed", record_.record.seed, "seed of random episodes");
+    options.with_default("--episodes", record_.record.episodes, "number of random episodes");
+    options.positive("--episode-commands", record_.record.episode_commands,
+                     "commands per random episode");
+    options.value("--config", config_, "settings that every configuration must have", "KEY=VALUE");
     options.subject(record_.record.subject);
     options.output(record_.output, /*junit=*/false);
   }
@@ -592,7 +611,7 @@ class CommandLine {
     options.one_of(
         "WHAT", list_.what, "targets, commands, invariants, goals, planted-bugs, rules, devices",
         {"targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"});
-    options.value("--target", list_.target, "of this target alone");
+    options.value("--target", list_.target, "list only what belongs to this target");
     options.output(list_.output, /*junit=*/false);
   }
 
@@ -613,9 +632,11 @@ class CommandLine {
           if (!target) return bad_input(target.error());
           return (*target)->serve(serve_bug_, serves_reference_);
         });
-    options.value("--target", serve_target_, "what to serve")->required();
-    options.value("--planted-bug", serve_bug_, "with this mistake", "NAME");
-    options.flag("--reference", serves_reference_, "the reference instead of the optimized one");
+    options.value("--target", serve_target_, "target to serve")->required();
+    options.value("--planted-bug", serve_bug_,
+                  "serve the optimized implementation with this planted bug", "NAME");
+    options.flag("--reference", serves_reference_,
+                 "serve the reference instead of the optimized implementation");
   }
 
   void add_generate() {
