@@ -22,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 /// A longer message closes the connection: nobody publishes that much at once.
 constexpr std::int64_t kMessageBytesMax = std::int64_t{64} << 20;
 constexpr std::size_t kMessagesAtOnce = 4096;
+/// Of one replay: more than publishers keep.
+constexpr std::size_t kReplayedMax = 1'000'000;
 constexpr std::size_t kNameBytesMax = 1024;
 
 std::optional<std::uint64_t> sequence_of(const zmq::message_t& frame) {
@@ -106,13 +108,14 @@ class ZmqSubscriber final : public Subscriber {
     const std::string request = to_big_endian(first);
     socket.send(zmq::message_t(), zmq::send_flags::sndmore);
     socket.send(zmq::buffer(request), zmq::send_flags::none);
-    const Clock::time_point end =
-        Clock::now() + std::chrono::milliseconds(options_.replay_milliseconds);
-    for (;;) {
+    const std::chrono::milliseconds patience(options_.replay_milliseconds);
+    Clock::time_point end = Clock::now() + patience;
+    while (found.size() < kReplayedMax) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
       std::vector<zmq::pollitem_t> items = {{socket.handle(), 0, ZMQ_POLLIN, 0}};
-      if (left.count() <= 0 || !wait(items, left)) return found;
-      if (!receive_frames(socket, frames_) || frames_.empty()) continue;
+      if (left.count() <= 0) return found;
+      // A signal that ends the audit does not end a replay: the rest of it would count as lost.
+      if (!wait(items, left) || !receive_frames(socket, frames_)) continue;
       // After the delimiter: to 0.23 the number and the payload, since 0.33 the topic before them.
       if (frames_.size() == 3) {
         frames_[0].rebuild(until.message.topic.data(), until.message.topic.size());
@@ -125,8 +128,13 @@ class ZmqSubscriber final : public Subscriber {
       if (arrival->message.sequence >= until.message.sequence) return found;
       arrival->message.topic = until.message.topic;
       arrival->is_replayed = true;
-      if (arrival->message.sequence >= first) found.push_back(std::move(*arrival));
+      if (arrival->message.sequence < (found.empty() ? first : found.back().message.sequence + 1)) {
+        continue;
+      }
+      found.push_back(std::move(*arrival));
+      end = Clock::now() + patience;
     }
+    return found;
   }
 
  private:

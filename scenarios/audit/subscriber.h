@@ -25,7 +25,7 @@ struct SubscriberOptions {
   std::vector<Endpoint> endpoints;
   std::string topic;               ///< the beginning of those that are subscribed to
   int high_water_mark = 100'000;   ///< messages that wait here, per endpoint
-  int replay_milliseconds = 3000;  ///< how long a replay may take
+  int replay_milliseconds = 3000;  ///< how long the next message of a replay may take
 };
 
 class Subscriber {
