@@ -15,8 +15,7 @@ constexpr std::uint64_t kSequenceMax = std::uint64_t{1} << 62;
 
 /// Whether its events are of the stream that the finding is of.
 bool is_of(const Finding& finding, const Arrival& arrival, DecodedBatch& decoded) {
-  return arrival.engine == finding.engine && arrival.message.topic == finding.topic &&
-         decode(arrival.message.payload, decoded) &&
+  return decode(arrival.message.payload, decoded) &&
          (!finding.rank || decoded.batch.data_parallel_rank == finding.rank);
 }
 
@@ -35,12 +34,10 @@ Auditor::Channel& Auditor::channel_of(const Arrival& arrival) {
 
 Auditor::Stream& Auditor::add_stream(Channel& channel, std::optional<std::uint32_t> rank) {
   if (channel.streams.size() == kStreamsMax) return channel.streams.back();
+  const std::size_t number = channel.streams.size();
   Stream& stream =
-      channel.streams.emplace_back(rules_.checks, [this, &channel, rank](Finding finding) {
-        finding.engine = channel.engine;
-        finding.topic = channel.topic;
-        finding.rank = rank;
-        findings_.add(std::move(finding));
+      channel.streams.emplace_back(rules_.checks, [this, &channel, number](Finding finding) {
+        add(channel, channel.streams[number], std::move(finding));
       });
   stream.rank = rank;
   return stream;
@@ -187,6 +184,7 @@ void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& rec
   stream.checker.restart();
   if (sequence == 0) stream.checker.begin_empty();
   std::fill(stream.seen.begin(), stream.seen.end(), Seen{});
+  stream.since = counts_.messages - 1;
   stream.next = sequence;
   apply(channel, stream, received);
 }
@@ -283,19 +281,25 @@ std::optional<std::uint64_t> Auditor::missing_before(const Arrival& arrival) con
 
 // ---- What is said of it ----
 
+void Auditor::add(const Channel& channel, const Stream& stream, Finding finding) {
+  finding.engine = channel.engine;
+  finding.topic = channel.topic;
+  finding.rank = stream.rank;
+  finding.since = stream.since;
+  finding.until = counts_.messages;
+  findings_.add(std::move(finding));
+}
+
 void Auditor::report(const Channel& channel, const Stream& stream, Rule rule,
                      std::uint64_t sequence, std::string found, std::string expected,
                      std::vector<EventRef> led_there) {
   Finding finding;
   finding.rule = rule;
-  finding.engine = channel.engine;
-  finding.topic = channel.topic;
-  finding.rank = stream.rank;
   finding.at.sequence = sequence;
   finding.found = std::move(found);
   finding.expected = std::move(expected);
   finding.led_there = std::move(led_there);
-  findings_.add(std::move(finding));
+  add(channel, stream, std::move(finding));
 }
 
 void Auditor::report_problems(const Channel& channel, const Stream& stream,
@@ -349,6 +353,19 @@ void Auditor::keep(const Arrival& arrival) {
   }
 }
 
+std::vector<const Arrival*> Auditor::kept_for(const Finding& finding) const {
+  std::vector<const Arrival*> found;
+  std::uint64_t number = counts_.messages - kept_.size();
+  for (const Arrival& arrival : kept_) {
+    const bool is_of_run = number >= finding.since && number < finding.until;
+    if (is_of_run && arrival.engine == finding.engine && arrival.message.topic == finding.topic) {
+      found.push_back(&arrival);
+    }
+    ++number;
+  }
+  return found;
+}
+
 /// Of a pool that is too full: what stored the hashes that are held, the last time, and the
 /// removals of those that came with them and are not.
 std::vector<EventRef> Auditor::what_fills(const Finding& finding) const {
@@ -358,13 +375,12 @@ std::vector<EventRef> Auditor::what_fills(const Finding& finding) const {
   };
   using Key = std::pair<std::optional<std::uint32_t>, EventHash>;
   std::map<Key, Held> all;
+  const std::vector<const Arrival*> kept = kept_for(finding);
   DecodedBatch decoded;
   const auto for_each_event = [&](auto&& visit) {
-    for (const Arrival& arrival : kept_) {
-      if (arrival.message.sequence > finding.at.sequence || !is_of(finding, arrival, decoded)) {
-        continue;
-      }
-      EventRef at{arrival.message.sequence, 0};
+    for (const Arrival* const arrival : kept) {
+      if (!is_of(finding, *arrival, decoded)) continue;
+      EventRef at{arrival->message.sequence, 0};
       for (const Event& event : decoded.batch.events) {
         if (at <= finding.at) visit(event, at);
         ++at.event;
@@ -417,8 +433,8 @@ std::vector<Arrival> Auditor::evidence_of(const Finding& finding) const {
       finding.rule == Rule::kTooManyBlocks ? what_fills(finding) : finding.led_there;
   std::vector<Arrival> evidence;
   DecodedBatch decoded;
-  for (const Arrival& arrival : kept_) {
-    if (arrival.engine != finding.engine || arrival.message.topic != finding.topic) continue;
+  for (const Arrival* const kept : kept_for(finding)) {
+    const Arrival& arrival = *kept;
     const std::uint64_t sequence = arrival.message.sequence;
     std::set<std::uint32_t> events;
     for (auto ref = std::lower_bound(led_there.begin(), led_there.end(), EventRef{sequence, 0});

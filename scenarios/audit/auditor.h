@@ -104,6 +104,7 @@ class Auditor {
     std::optional<std::uint32_t> rank;
     EventChecker checker;
     bool has_begun = false;
+    std::uint64_t since = 0;  ///< as Finding::since
     std::uint64_t next = 0;
     std::vector<Seen> seen;                  ///< [sequence modulo its size]
     std::map<std::uint64_t, Received> held;  ///< until what is missing before them comes
@@ -126,12 +127,15 @@ class Auditor {
   void take_earlier(const Channel& channel, Stream& stream, Received& received);
   void release(const Channel& channel, Stream& stream, std::size_t held_max);
   void apply(const Channel& channel, Stream& stream, const Received& received);
+  void add(const Channel& channel, const Stream& stream, Finding finding);
   void report(const Channel& channel, const Stream& stream, Rule rule, std::uint64_t sequence,
               std::string found, std::string expected, std::vector<EventRef> led_there = {});
   /// Whether nobody reported that before, and there is room to.
   bool is_first_of(std::string what);
   void report_problems(const Channel& channel, const Stream& stream, const Received& received);
   void keep(const Arrival& arrival);
+  /// The kept messages of the finding's run of the engine.
+  std::vector<const Arrival*> kept_for(const Finding& finding) const;
   std::vector<EventRef> what_fills(const Finding& finding) const;
 
   AuditRules rules_;

@@ -464,6 +464,19 @@ TEST(Auditor, AReplayHealsAGap) {
   EXPECT_EQ(engine.auditor.holdings().gpu_blocks, 3U);
 }
 
+TEST(Auditor, EvidenceIsOfOneRunOfTheEngine) {
+  AuditRules rules;
+  rules.checks.blocks_max = 3;
+  const Prompt third(9000);
+  Engine engine(rules);
+  engine.send({other().stored(0, 3)})
+      .send({removed(other().hashes[2])})
+      .send_as(0, {prompt().stored(0, 3)})
+      .send({third.stored(0, 1)})
+      .send_as(0, {other().stored(0, 2)});
+  EXPECT_EQ(engine.found(), (Names{"restarted", "too_many_blocks", "restarted"}));
+}
+
 TEST(Auditor, AReplayHealsTheBeginningOfAnEngineThatCameBack) {
   Engine engine;
   engine.send({prompt().stored(0, 1)}).send({prompt().stored(1, 2)}).send({other().stored(0, 1)});

@@ -76,6 +76,10 @@ struct Finding {
   std::string found;
   std::string expected;
   std::vector<EventRef> led_there;  ///< of the same stream, from the oldest
+  /// Messages that the auditor had got: before the engine started, and when it was found. Between
+  /// them, numbers are of one run of the engine.
+  std::uint64_t since = 0;
+  std::uint64_t until = 0;
 
   /// "audit.4 removed_never_stored: tcp://a:1 rank 0, message 7, event 0: found ..., expected ...".
   std::string to_text() const;
