@@ -243,8 +243,6 @@ void bend_member(Command& command, const Config& config, std::uint32_t unit,
 
 class Generator final : public GeneratorFor<EngineTarget> {
  public:
-  // ---- What was answered ----
-
   Generator(const Config& config, Choices& choices, DrawsList draws)
       : picture_(config, draw_habits(config, choices)), draws_(std::move(draws)) {
     for (const auto& facet : draws_) facet->adjust(picture_.habits, choices);

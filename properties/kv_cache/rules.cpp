@@ -140,9 +140,8 @@ class Invariants final : public RulesFor<KVCacheTarget> {
  private:
   using Found = std::optional<Divergence>;
 
-  // ---- Answers. ----
+  // ---- Answers: what is wrong with one that was accepted ----
 
-  // Answers: what is wrong with one that was accepted.
   Found check_answer(const GetComputedBlocks& command, const Observation& shown,
                      const World& world) const {
     const Request* request = world.requests().find(command.request);
@@ -309,9 +308,8 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     return std::nullopt;
   }
 
-  // ---- The state. ----
+  // ---- The state ----
 
-  // The state.
   Found check_numbers(const Observation& shown, const World& world) const {
     const std::uint32_t num_usable = config_.num_usable_blocks();
     if (num_allocated_ == 0 && shown.num_free_blocks != num_usable) {
@@ -362,9 +360,8 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     return std::nullopt;
   }
 
-  // ---- The change. ----
+  // ---- The change from the state before ----
 
-  // The change from the state before.
   Found check_unchanged(const Observation& shown, const World& world) const {
     if (*shown.tables != *before_->tables)
       return broken("refused_changes_nothing", "tables", *before_->tables, *shown.tables, world);

@@ -35,8 +35,6 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
     return std::make_unique<DisaggregatedConsumer>(*this);
   }
 
-  // ---- Leases ----
-
   void on_new_request(const ConnectorRequest& request) override {
     if (!has_leases_ || !wants_prompt(request)) return;
     const std::uint32_t lease = lease_of(request.params.remote_request_id);
@@ -155,7 +153,8 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
 
   /// Its slot, a new one if there was none.
 
-  // Leases
+  // ---- Leases ----
+
   std::uint32_t lease_of(std::string_view remote_request) {
     const auto found = lease_of_id_.find(remote_request, [this](std::uint32_t lease) {
       return std::string_view(leases_[lease].remote_request);

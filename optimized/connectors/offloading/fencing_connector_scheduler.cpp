@@ -91,8 +91,6 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     return std::make_unique<FencingConnectorScheduler>(*this);
   }
 
-  // ---- Known requests ----
-
   void on_new_request(const ConnectorRequest& request) override {
     if (request.index >= slot_of_request_.size()) slot_of_request_.resize(request.index + 1, kNone);
     std::uint32_t slot = static_cast<std::uint32_t>(tracked_.size());
@@ -114,8 +112,6 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     ++num_known_;
     ++num_unfinished_;
   }
-
-  // ---- Lookup ----
 
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
@@ -182,8 +178,6 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     load.spec.slots.reserve(views_.size());
     offloaded_.prepare_load(views_, load.spec.slots);
   }
-
-  // ---- A step ----
 
   std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
       ConnectorHost& host, const SchedulerOutput& output) override {
@@ -370,7 +364,8 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
 
   std::uint32_t num_groups() const { return static_cast<std::uint32_t>(groups_.size()); }
 
-  // Known requests
+  // ---- Known requests ----
+
   std::uint32_t slot_of(RequestIndex request) const {
     return request < slot_of_request_.size() ? slot_of_request_[request] : kNone;
   }
@@ -420,7 +415,8 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     return index < table.block_ids.size() ? table.block_ids[index] : kNullBlockId;
   }
 
-  // Lookup
+  // ---- Lookup ----
+
   struct Hit {
     std::uint32_t num_blocks = 0;
     bool is_deferred = false;
@@ -539,7 +535,6 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
 
   // ---- Jobs ----
 
-  // Jobs
   std::uint32_t add_job(std::uint32_t slot, bool is_store) {
     std::uint32_t at = static_cast<std::uint32_t>(jobs_.size());
     if (free_jobs_.empty()) {
@@ -611,7 +606,8 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     job.unwatched.clear();
   }
 
-  // A step
+  // ---- A step ----
+
   void note_allocated(BlockId block) {
     if (block != kNullBlockId) allocated_.push_back(block);
   }

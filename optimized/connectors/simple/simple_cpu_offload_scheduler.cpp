@@ -276,7 +276,6 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
 
   // ---- Requests ----
 
-  // Requests
   Tracked& track(RequestIndex request) {
     if (request >= tracked_.size()) tracked_.resize(std::size_t{request} + 1);
     return tracked_[request];
@@ -296,7 +295,6 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
 
   // ---- Loads ----
 
-  // Loads
   void pin(RequestIndex request, Tracked& tracked) {
     tracked.pinned.clear();
     for (const std::vector<BlockId>& blocks : tracked.hit) {
@@ -354,7 +352,8 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
     }
   }
 
-  // Stores
+  // ---- Stores ----
+
   void plan_eager_stores(ConnectorHost& host, const SchedulerOutput& output) {
     GpuBlockPool& gpu_pool = gpu_pool_of(host);
     const auto plan_request = [&](RequestIndex index, bool is_resumed, std::uint32_t first_list) {
@@ -442,8 +441,6 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
     }
     take_planned(gpu_pool);
   }
-
-  // ---- Stores ----
 
   void plan(BlockId block, std::string_view key) {
     planned_.gpu_blocks.push_back(block);
