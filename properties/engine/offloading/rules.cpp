@@ -107,8 +107,8 @@ struct PlannedStep : StepOnBlocks {
 
 /// What ended on the ranks and was not reported before.
 struct Report {
-  std::vector<std::string> received;  ///< loads that are over on all ranks
-  std::set<BlockId> invalid_blocks;   ///< of loads that failed
+  std::vector<std::string> received;   ///< loads that are over on all ranks
+  std::set<BlockId> invalid_blocks;    ///< of loads that failed
   std::map<JobId, CompletedJob> jobs;  ///< fence
 };
 
