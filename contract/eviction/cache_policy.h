@@ -1,16 +1,16 @@
 #pragma once
 
-/// What an eviction policy of the CPU cache is: which blocks it holds, in which order of use, and
-/// which of them go first. The rules of each operation stand here, once; `reference/` and
-/// `optimized/` each code them.
+/// Eviction policies of the CPU cache: which blocks are cached, in which order they were used, and
+/// which are evicted first.
 ///
-/// Source: vLLM v0.19.0 v1/kv_offload/cpu/policies/{abstract,lru,arc}.py; v0.23.0 decides alike and
-/// adds clear.
+/// This file states the rules of each operation once; `reference/` and `optimized/` implement them
+/// independently. Source: vLLM v0.19.0 v1/kv_offload/cpu/policies/{abstract,lru,arc}.py; v0.23.0
+/// evicts the same blocks and adds clear.
 ///
 /// Common to all operations:
-///   - A refused operation changes nothing. Codes are looked for in the order given
-///     (contract/core/status.h); in a list, the whole list is searched for the first code before
-///     the next one is looked for.
+///   - A refused operation changes nothing. Error codes are checked in the order listed
+///     (contract/core/status.h): the whole list of blocks is checked for the first code before the
+///     second.
 ///   - A policy is a value: copyable, no clocks, no globals, no threads.
 
 #include <concepts>

@@ -1,17 +1,17 @@
 #pragma once
 
-/// What a block pool is: its configuration, its operations, and the C++20 concepts that an
-/// implementation satisfies.
+/// The block pool: its configuration, its operations, and the C++20 concepts that an implementation
+/// satisfies.
 ///
-/// The rules of each operation stand here, once; `reference/` and `optimized/` each code them on
-/// their own. Source of all of them, unless a line says otherwise: vLLM v0.19.0
-/// v1/core/block_pool.py and kv_cache_utils.py.
+/// This file states the rules of each operation once; `reference/` and `optimized/` implement them
+/// independently. Source, unless stated otherwise: vLLM v0.19.0 v1/core/block_pool.py and
+/// kv_cache_utils.py.
 ///
 /// Common to all operations:
-///   - A refused operation changes nothing. Codes are looked for in the order given
-///   (contract/core/status.h).
-///   - The null block (id 0) may stand in any list of blocks and is passed over, except where a
-///   line says otherwise.
+///   - A refused operation changes nothing. Error codes are checked in the order listed
+///     (contract/core/status.h).
+///   - The null block (id 0) may appear in any list of blocks and is skipped, unless stated
+///     otherwise.
 ///   - A pool is a value: copyable, no clocks, no globals, no threads.
 
 #include <concepts>
@@ -126,69 +126,71 @@ concept BlockHashToBlockMap = std::copyable<M> &&
   { const_map.size() } -> std::same_as<std::uint32_t>;
 };
 
-/// BlockPool: blocks, free queue, prefix cache and event log under one roof.
+/// BlockPool: blocks, free queue, prefix cache and event log. Costs are those of `optimized/`;
+/// n is the length of the list that is passed.
 ///
 /// get_cached_block(hash, group_ids, out) -> bool
-///     One block a group, in the order of the groups, written to out (as long as group_ids); false
-///     if any group misses, and out is then unspecified. Of several blocks of a key the first
-///     inserted surviving one. No side effect: no touch, no movement in the queue.
+///     Looks up one block per group and writes them to `out` in the order of `group_ids` (`out` has
+///     the same length). Returns false if any group misses; `out` is then unspecified. If several
+///     blocks have the key, returns the one that was inserted first. Changes nothing. O(n).
 ///
 /// get_new_blocks(out)
-///     out.size() blocks from the head, in order. With caching, a block that carries a hash is
-///     evicted at that moment: its key leaves the map, its hash is cleared, one BlockRemoved. Then
-///     its ref_cnt becomes 1.
+///     Takes out.size() blocks from the head of the free queue, in order. With caching on, a block
+///     that has a hash is evicted: its key leaves the map, its hash is cleared, and one
+///     BlockRemoved is logged. Sets ref_cnt to 1. O(n).
 ///     Errors: kNoFreeBlocks
 ///
 /// touch(blocks)
-///     In order: a block with ref_cnt 0 leaves the free queue; its ref_cnt rises by one. A block
-///     that is listed twice gets two.
+///     For each block in order: removes it from the free queue if its ref_cnt is 0, and adds one to
+///     its ref_cnt. A block that is listed twice gains two references. O(n).
 ///     Errors: kUnknownBlock
 ///
 /// cache_full_blocks(args)
-///     num_cached_blocks >= num_full_blocks: nothing, no event. Else for each block of the range,
-///     ascending: null and masked-out blocks are passed over; the others get the key (hash of the
-///     request at this block, group) and enter the map. With events: exactly one BlockStored
-///     (kv_events.h). Blocks outside the range are not looked at.
+///     Does nothing, and logs nothing, if num_cached_blocks >= num_full_blocks. Otherwise gives
+///     each block of the range, in ascending order, its key (the request's hash at this block, and
+///     the group) and inserts it into the map; skips null blocks and masked-out blocks. With events
+///     on, logs exactly one BlockStored (kv_events.h). Does not look at blocks outside the range.
 ///     Errors:
-///       kNotInProfile     a mask without Rules::cache_full_blocks_mask, also for an empty range
-///       kCachingDisabled  upstream caches all the same, and hands such a block out with its hash
-///       kBadBlockSize     0, no multiple of hash_block_size, or above max_block_size
-///       kBadRange         num_full_blocks is beyond the list of blocks
-///       kBadMask          not as long as the range
-///       kMissingHash      num_full_blocks is beyond the request's hashes at this block size
+///       kNotInProfile     a mask without Rules::cache_full_blocks_mask, even for an empty range
+///       kCachingDisabled  upstream caches anyway, and later hands out the block with its hash
+///       kBadBlockSize     0, not a multiple of hash_block_size, or above max_block_size
+///       kBadRange         num_full_blocks exceeds the list of blocks
+///       kBadMask          the mask is not as long as the range
+///       kMissingHash      num_full_blocks exceeds the request's hashes at this block size
 ///       kUnknownBlock     in the range, masked out or not
-///       kAlreadyHashed    a block not passed over carries a hash, or stands twice in the range
+///       kAlreadyHashed    a block that is not skipped has a hash, or is listed twice in the range
 ///
 /// free_blocks(blocks, to)
-///     Two phases: every ref_cnt falls by one; then those that reached 0 join the queue in the
-///     given order, at the tail, or as a whole at the head (blocks[0] of them is then the next to
-///     be handed out). Hashes stay.
+///     First subtracts one from every ref_cnt. Then appends the blocks that reached 0 to the free
+///     queue in the order given; or, with kHead, puts them in front as a whole, so that the first
+///     of them is the next block to be handed out. Keeps hashes. O(n).
 ///     Errors:
 ///       kNotInProfile     kHead without Rules::free_blocks_prepend
 ///       kUnknownBlock
-///       kDoubleFree       some ref_cnt would fall below 0, or a block that is listed more than
-///                         once would reach 0: upstream queues it twice, silently
+///       kDoubleFree       a ref_cnt would fall below 0, or a block that is listed more than once
+///                         would reach 0: upstream queues such a block twice, silently
 ///
 /// evict_blocks(blocks)
-///     In the given order: a block that carries a hash loses it, with one BlockRemoved; ref_cnt and
-///     queue position stay. Upstream iterates a set here and leaves the order open; the order of
-///     kvfence is the caller's.
+///     For each block in the order given: if it has a hash, clears it and logs one BlockRemoved.
+///     Keeps ref_cnt and the position in the queue. Upstream iterates over a set here, so its order
+///     is undefined; kvfence uses the caller's. O(n).
 ///     Errors: kUnknownBlock
 ///
 /// reset_prefix_cache() -> bool
-///     Only if no block but the null block is referenced: empties the map, clears every hash,
-///     AllBlocksCleared. The order of the free queue stays. Else false and no change.
+///     If only the null block is referenced: empties the map, clears every hash, logs
+///     AllBlocksCleared, and keeps the order of the free queue. Otherwise returns false and changes
+///     nothing.
 ///
 /// take_events(out)
-///     Overwrites out with the events since the last call, oldest first.
+///     Overwrites `out` with the events since the last call, oldest first.
 ///
 /// get_usage() -> double
-///     0 if the pool has only the null block, else 1 - free / (num_gpu_blocks - 1), computed in
-///     this form in IEEE doubles.
+///     1 - free / (num_gpu_blocks - 1), computed in this form in IEEE doubles; 0 if the pool has
+///     only the null block.
 ///
 /// ref_cnt(block), block_key(block), get_all_free_blocks(out), num_cached_keys(), block_counts()
-///     What an observer reads. block_key is the packed key, empty for none; the null block's
-///     ref_cnt reads 0.
+///     Observers. block_key is the packed key, empty if the block has none. The ref_cnt of the null
+///     block is 0.
 template <class P>
 concept BlockPool = std::copyable<P> && std::constructible_from<P, const BlockPoolConfig&> &&
     requires(P pool, const P& const_pool, BlockHashView hash, std::span<const GroupId> group_ids,

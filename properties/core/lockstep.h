@@ -1,8 +1,8 @@
 #pragma once
 
-/// The lockstep: every command goes to two implementations, and after each one their observations
-/// must be equal, the rules must hold, and a recorded expectation must be met. The first thing that
-/// is wrong ends the run.
+/// The lockstep: runs every command on two implementations. After each command their observations
+/// must be equal, the rules must hold, and a recorded expectation must be met. The first failure
+/// ends the run.
 
 #include <array>
 #include <cstddef>
@@ -28,9 +28,9 @@ struct LockstepOptions {
   RunPosition* position = nullptr;  ///< receives where the run is; may be null
 };
 
-/// Drives two implementations. Rules watch the actual side if it answers at once; behind a pipe,
-/// whose answers come later than the world moves, they watch the expected side, to which equality
-/// ties the other.
+/// Drives two implementations. The rules check the actual side if it answers before the next
+/// command. An implementation in a child process answers later; then the rules check the expected
+/// side, which the comparison ties to the actual one.
 class Lockstep {
  public:
   Lockstep(const Checks& checks, Implementation& expected, Implementation& actual,
