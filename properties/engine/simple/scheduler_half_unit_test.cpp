@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "contract/scheduler/scheduler.h"
 #include "optimized/connectors/simple/simple_cpu_offload.h"
 #include "properties/core/both_sides_test_support.h"
 #include "properties/kv_cache/group_draws.h"
