@@ -4,6 +4,7 @@
 /// Freeing is a write of the host's, which whatever uses the address next comes after.
 
 #include <cstdint>
+#include <map>
 #include <memory_resource>
 #include <vector>
 
