@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
@@ -23,6 +22,7 @@
 #include "contract/core/line.h"
 #include "contract/core/scenario.h"
 #include "contract/pool/block_pool_target.h"
+#include "properties/core/cases_test_support.h"
 #include "properties/core/prop_test_support.h"
 #include "properties/engine/checks.h"
 
@@ -79,11 +79,8 @@ Reached declared_in(const Document& document) {
 }
 
 std::vector<std::string> files_of(const CheckedPart& part) {
-  std::string folder(part.name);
-  std::replace(folder.begin(), folder.end(), '.', '/');
   std::vector<std::string> files;
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(KVFENCE_CASES_DIR "/" + folder)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(cases_folder(part.name))) {
     if (entry.path().extension() == ".kvs") files.push_back(entry.path().string());
   }
   std::sort(files.begin(), files.end());
@@ -97,9 +94,7 @@ TEST_P(Goals, AreReachedWhereScenariosSay) {
   const CheckedPart& part = *GetParam();
   std::set<std::string, std::less<>> shown;
   for (const std::string& file : files_of(part)) {
-    std::stringstream text;
-    text << std::ifstream(file).rdbuf();
-    const Parsed<Document> document = parse_document(text.str(), file);
+    const Parsed<Document> document = read_document(file);
     ASSERT_TRUE(document) << document.error().to_text();
     const Reached declared = declared_in(*document);
     if (declared.empty()) continue;

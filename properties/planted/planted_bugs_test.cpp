@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "contract/core/scenario.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/campaign.h"
+#include "properties/core/cases_test_support.h"
 #include "properties/core/prop_test_support.h"
 #include "properties/core/shrink.h"
 
@@ -336,16 +335,13 @@ CampaignResult hunt(const CheckedPart& part, std::string_view bug, LockstepOptio
                       [](const CampaignProgress&) { return true; });
 }
 
-/// What the rules alone say to the scenario of a bug.
+/// What the rules alone report on the scenario of a bug.
 std::optional<Divergence> judged_by_rules(const CheckedPart& part, std::string_view bug) {
-  std::string file(part.name);
-  std::replace(file.begin(), file.end(), '.', '/');
-  file = KVFENCE_CASES_DIR "/" + file + "/bugs/" + std::string(bug) + ".kvs";
-  std::stringstream text;
-  text << std::ifstream(file).rdbuf();
-  const Parsed<Document> document = parse_document(text.str(), file);
+  const std::string file = cases_folder(part.name) + "/bugs/" + std::string(bug) + ".kvs";
+  const Parsed<Document> document = read_document(file);
+  KVFENCE_CHECK(document, "the scenario of a planted bug is in the line language");
   const Parsed<Scenario> scenario = scenario_from_document(*part.checks->target, *document, file);
-  KVFENCE_CHECK(scenario, "the scenario of a planted bug can be read");
+  KVFENCE_CHECK(scenario, "the scenario of a planted bug can be run");
   const auto reference = part.sides->make_reference();
   const auto planted = part.sides->make_planted(bug);
   Lockstep rules(*part.checks, *reference, *planted, {.compare = false, .rules = true});
