@@ -14,7 +14,7 @@
 ///
 /// and a command has `Verb kVerb` besides, and no declare() where it has no members. An
 /// optional member is left out of the text where it equals the default. A namespace of declared
-/// structs has `using kvfence::operator==;`, by which they are compared.
+/// structs has `using kvfence::operator==;`, which compares the declared members and no others.
 
 #include <array>
 #include <concepts>

@@ -48,7 +48,7 @@ struct KVCacheSpec {
   bool is_full_attention() const {
     return kind == KVCacheSpecKind::kFullAttention || kind == KVCacheSpecKind::kSinkFullAttention;
   }
-  /// What stands behind the kind in the line language.
+  /// What follows the kind in the line language.
   static void declare(auto& fields) {
     using S = KVCacheSpec;
     fields.optional("block_size", &S::block_size, "tokens");

@@ -377,7 +377,6 @@ class Generator final : public GeneratorFor<EngineTarget> {
   }
 
   /// Plans ahead as far as the configuration goes, mostly.
-
   Command step(EngineRole role, Choices& choices) {
     for (const auto& facet : draws_) {
       if (auto command = facet->step(role, picture_, choices)) return *std::move(command);
@@ -391,7 +390,6 @@ class Generator final : public GeneratorFor<EngineTarget> {
   }
 
   /// Prompts are of blocks that repeat one of two tokens, so that prefixes are shared all the time.
-
   Command add(EngineRole role, Choices& choices) {
     const Habits& habits = picture_.habits;
     AddRequest command;
@@ -417,7 +415,6 @@ class Generator final : public GeneratorFor<EngineTarget> {
   }
 
   /// Now and then a request samples something else than the others.
-
   Update update(EngineRole role, Choices& choices) {
     Update command;
     command.engine = role;

@@ -371,7 +371,6 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   }
 
   /// Blocks of tokens that repeat one of two symbols, so that prefixes are shared all the time.
-
   Command declare(Choices& choices, const World& world) {
     DeclareRequest command;
     while (world.find("r" + std::to_string(next_name_))) ++next_name_;
@@ -423,7 +422,6 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   }
 
   /// The next step of a request that has blocks: what it was given slots for is computed now.
-
   Command run(Choices& choices, const World& world, RequestIndex index) {
     Progress& progress = progress_[index];
     const std::string& name = world.entries()[index].name;
@@ -462,7 +460,6 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   }
 
   /// Some blocks, those that carry keys where the state shows them.
-
   Command evict(Choices& choices, const Observation& now) const {
     EvictBlocks command;
     for (std::uint32_t count = 1 + skewed(choices, 4); count > 0; --count) {

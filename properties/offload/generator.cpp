@@ -112,7 +112,6 @@ class Generator final : public GeneratorFor<OffloadTarget> {
   }
 
   /// The keys of a request: one after the other.
-
   std::vector<std::uint32_t> draw_run(Choices& choices) const {
     const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
     const std::uint32_t first = keys_.any(choices);

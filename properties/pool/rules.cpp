@@ -263,7 +263,6 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
   }
 
   /// Requires: the references are right.
-
   Found check_keys(const Observation& shown, const World& world) {
     const KeyList& keys = *shown.keys;
     if (keys.size() != cached_.size())

@@ -140,7 +140,6 @@ class Generator final : public GeneratorFor<TieringTarget> {
   }
 
   /// What was to be promoted, is not any more, and stayed below.
-
   void see_failed_promotions(const Keys& promoted) {
     for (std::uint32_t key : promoted_) {
       if (!contains(promoted, key) && contains(below_, key)) remember(doubted_, key);
@@ -214,7 +213,6 @@ class Generator final : public GeneratorFor<TieringTarget> {
   }
 
   /// Those whose file the primary tier has no block of, now.
-
   Keys doubted_below() const {
     Keys keys = doubted_;
     std::erase_if(keys, [this](std::uint32_t key) { return !contains(below_, key); });
@@ -222,7 +220,6 @@ class Generator final : public GeneratorFor<TieringTarget> {
   }
 
   /// One that a tier could bring, one that was looked up, or any.
-
   std::uint32_t draw_key_to_look_up(Choices& choices) const {
     const Keys doubted = doubted_below();
     if (!doubted.empty() && choices.once_in(3)) return keys_.one_of(doubted, choices);
@@ -232,7 +229,6 @@ class Generator final : public GeneratorFor<TieringTarget> {
   }
 
   /// The keys of a request: one after the other.
-
   Keys draw_keys_to_store(Choices& choices) const {
     const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
     const Keys doubted = doubted_below();
@@ -251,7 +247,6 @@ class Generator final : public GeneratorFor<TieringTarget> {
   }
 
   /// A job that is under way and was not said to be over, mostly.
-
   TierFinish draw_finish(Choices& choices) {
     TierFinish command;
     command.success = !choices.once_in(5);
@@ -274,14 +269,12 @@ class Generator final : public GeneratorFor<TieringTarget> {
   }
 
   /// A file tier, mostly.
-
   std::uint32_t draw_file_tier(Choices& choices) const {
     if (file_tiers_.empty() || choices.once_in(64)) return draw_tier(choices);
     return file_tiers_[choices.below(static_cast<std::uint32_t>(file_tiers_.size()))];
   }
 
   /// One that a job of the tier soon comes to, mostly.
-
   FileOperation draw_operation(std::uint32_t tier, Choices& choices) const {
     constexpr std::array<FileOperation, 4> kOfLoads = {
         FileOperation::kRead, FileOperation::kOpen, FileOperation::kSize, FileOperation::kRemove};
@@ -299,7 +292,6 @@ class Generator final : public GeneratorFor<TieringTarget> {
   }
 
   /// What storing or loading a block soon comes to.
-
   TierFaults draw_faults(Choices& choices) const {
     TierFaults command{draw_file_tier(choices), {}};
     const std::uint32_t num_faults = choices.once_in(16) ? 0 : 1 + choices.below(3);
@@ -319,7 +311,6 @@ class Generator final : public GeneratorFor<TieringTarget> {
   }
 
   /// Of a block that is there, mostly.
-
   TierDamage draw_damage(Choices& choices) const {
     TierDamage command;
     command.tier = draw_file_tier(choices);

@@ -159,7 +159,6 @@ class Invariants final : public RulesFor<TieringTarget> {
   }
 
   /// By a transfer that is under way.
-
   bool is_used(SlotId slot) const {
     const auto at = complete_.find(slot);
     const auto load = at == complete_.end() ? loads_.end() : loads_.find(at->second);
@@ -314,7 +313,6 @@ class Invariants final : public RulesFor<TieringTarget> {
   }
 
   /// That each key can be read in its slot.
-
   Found check_complete(std::string_view member, const Keys& keys,
                        const std::vector<SlotId>& slots) const {
     for (std::size_t index = 0; index < keys.size(); ++index) {

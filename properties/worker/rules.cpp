@@ -126,7 +126,6 @@ class Invariants final : public RulesFor<WorkerTarget> {
   }
 
   /// Of a transfer that was taken.
-
   Found check_writes(const Transfer& transfer) const {
     if (!counts_fit(transfer, options_.block_size_factor)) {
       return broken("a_page_has_one_writer", "error", ErrorCode::kCountsDiffer, ErrorCode::kNone);
@@ -158,7 +157,6 @@ class Invariants final : public RulesFor<WorkerTarget> {
   }
 
   /// A fault that was armed and is not any more has been met.
-
   void take_in_fault(const std::string& next_fault) {
     if (next_fault_ != "none" && next_fault == "none" && next_fault_ != "late") {
       ++num_faults_met_;

@@ -117,8 +117,8 @@ struct CpuPoolState {
 ///
 /// build_connector_meta(output)
 ///     1. Stores, eager or lazy, below. If any, they are the next store event. Their CPU blocks are
-///        taken (get_new_blocks, which evicts) and, behind that, the GPU blocks touched.
-///     2. The loads that no metadata told of yet, in the order of their update_state_after_alloc,
+///        taken (get_new_blocks, which evicts); after that, the GPU blocks are touched.
+///     2. The loads that are in no metadata yet, in the order of their update_state_after_alloc,
 ///        are together the next load event.
 ///     3. need_flush: a request was preempted in this step.
 ///
@@ -160,7 +160,7 @@ struct CpuPoolState {
 ///     Requires: the events are under way.
 ///
 /// request_finished(request)
-///     Its pinned hit is freed. A load that no metadata told of yet is over, as above. It is not
+///     Its pinned hit is freed. A load that is in no metadata yet is over, as above. It is not
 ///     known any more. Never holds: what copies touch is held in the GPU pool.
 ///
 /// take_events(out)

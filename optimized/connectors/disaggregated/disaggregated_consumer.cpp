@@ -1,7 +1,7 @@
 /// DisaggregatedConsumer: the scheduler's half of the engine that reads prompts that another one
-/// computed. The rules stand in contract/connectors/disaggregated/disaggregated_connector.h. A step
-/// costs the requests that got blocks or finished, and allocates nothing but the metadata that tell
-/// of them; heartbeats, when they are due, cost the requests whose leases are renewed.
+/// computed. The rules are in contract/connectors/disaggregated/disaggregated_connector.h. A step
+/// costs the requests that got blocks or finished, and allocates nothing but their metadata;
+/// heartbeats, when they are due, cost the requests whose leases are renewed.
 
 #include <algorithm>
 #include <cstddef>
@@ -141,8 +141,7 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
     return known_[request];
   }
 
-  /// What the workers are to be told of it. It does not want its prompt any more.
-
+  /// The request's entry in the metadata for the workers. It does not want its prompt any more.
   ConsumerMetadata::Receive& receive(const ConnectorRequest& request) {
     known(request.index).has_received = true;
     ConsumerMetadata::Receive& out = metadata_.reqs_to_recv.emplace_back();
@@ -174,7 +173,6 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
   }
 
   /// For this request; the lease is renewed as long as another one needs it.
-
   void stop_renewing(RequestIndex request) {
     if (!renewing_.contains(request)) return;
     renewing_.erase(request);

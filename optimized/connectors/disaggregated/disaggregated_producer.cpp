@@ -1,6 +1,6 @@
 /// DisaggregatedProducer: the scheduler's half of the engine that computes prompts for another one.
-/// The rules stand in contract/connectors/disaggregated/disaggregated_connector.h. A step costs the
-/// requests that got blocks or finished, and allocates nothing but the metadata that tell of them.
+/// The rules are in contract/connectors/disaggregated/disaggregated_connector.h. A step costs the
+/// requests that got blocks or finished, and allocates nothing but their metadata.
 
 #include <algorithm>
 #include <cstddef>

@@ -138,7 +138,6 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
   }
 
   /// Not expected any more. Its name stays readable until the next one is.
-
   void forget(std::uint32_t slot) {
     if (deadlines_.contains(slot)) deadlines_.erase(slot, sooner());
     slot_of_id_.erase(expected_[slot].id, slot);
@@ -162,7 +161,6 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
   }
 
   /// That rank does not need the request any more. Whether none does.
-
   bool is_last_word(std::uint32_t slot, std::uint32_t rank) {
     if (!readers_.contains(rank)) return false;
     const std::uint32_t reader = rank - readers_.first;

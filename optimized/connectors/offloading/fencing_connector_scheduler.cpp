@@ -401,7 +401,6 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   }
 
   /// Whether the GPU has all of an offloaded block that a load may want.
-
   bool is_whole(const Group& group, const Table& table, std::uint32_t index) const {
     const std::size_t end = std::size_t{index + 1} * block_size_factor_;
     const std::uint32_t num_needed = group.needs_last_alone ? 1 : block_size_factor_;
@@ -422,7 +421,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     bool is_deferred = false;
   };
 
-  /// Tokens behind the local ones; nothing: ask again.
+  /// Tokens to load after the local ones; nothing: ask again.
   std::optional<std::uint32_t> lookup(const Tracked& tracked, std::uint32_t num_tokens) {
     const std::uint32_t num_local = tracked.num_local_tokens;
     const bool has_windowed = num_full_groups_ < groups_.size();
@@ -581,7 +580,6 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   }
 
   /// Fills views_.
-
   void view_keys(const Job& job) {
     views_.clear();
     for (const KeyRef& ref : job.keys) {
@@ -599,7 +597,6 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   }
 
   /// Its request's blocks may be used again from now on.
-
   void watch(std::uint32_t at) {
     Job& job = jobs_[at];
     for (BlockId block : job.unwatched) watches_.push(block, job.id);
@@ -621,7 +618,6 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   }
 
   /// The ids of this step stand in no table yet, so that whatever is found is stale.
-
   void zero_stale_ids() {
     if (num_full_groups_ == groups_.size()) return;
     for (BlockId block : allocated_) {
@@ -700,8 +696,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     std::sort(metadata_.jobs_to_flush.begin(), metadata_.jobs_to_flush.end());
   }
 
-  /// Tokens that are computed behind the step and may be stored.
-
+  /// Tokens that are computed after the step and may be stored.
   std::uint32_t num_storable_tokens(const Tracked& tracked, const ConnectorRequest& request,
                                     std::uint32_t num_scheduled_tokens) const {
     const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
@@ -745,7 +740,6 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   }
 
   /// Stores what is prepared, of refs_.
-
   void add_store(std::uint32_t slot, const ConnectorRequest& request) {
     const Tracked& tracked = tracked_[slot];
     touch(tracked);

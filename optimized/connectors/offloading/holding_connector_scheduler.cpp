@@ -194,7 +194,6 @@ class HoldingConnectorScheduler final : public OffloadingConnectorScheduler {
   }
 
   /// Fills views_.
-
   void view_keys(const OffloadKeys& keys, std::uint32_t begin, std::uint32_t end) {
     views_.clear();
     for (std::uint32_t index = begin; index < end; ++index) views_.push_back(keys[index]);
@@ -206,7 +205,6 @@ class HoldingConnectorScheduler final : public OffloadingConnectorScheduler {
   }
 
   /// Everything that is pending is there.
-
   void complete_stores(Tracked& tracked) {
     if (tracked.pending.empty()) return;
     view_keys(tracked, tracked.pending);
@@ -231,7 +229,6 @@ class HoldingConnectorScheduler final : public OffloadingConnectorScheduler {
   }
 
   /// Stores what is prepared, of views_, which begin at the cursor.
-
   void add_store(Tracked& tracked, const ConnectorRequest& request, std::uint32_t num_blocks) {
     touched_.clear();
     for (std::uint32_t index = 0; index < num_blocks; ++index) {

@@ -170,7 +170,6 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
   }
 
   /// Its load alone decides from now on when its blocks are given back.
-
   void forget_stores(std::string_view id) {
     const std::optional<std::uint32_t> at = find_storing(id);
     if (!at) return;
@@ -179,7 +178,6 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
   }
 
   /// The request's stores end without a word about it.
-
   void disown(std::uint32_t at) {
     for (std::uint32_t slot = storing_[at].first_store; slot != kNone;
          slot = transfers_[slot].next) {

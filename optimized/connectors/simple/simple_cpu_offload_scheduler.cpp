@@ -449,13 +449,11 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
   }
 
   /// Whether a CPU block is free that nothing planned is going to take.
-
   bool has_space_left() const {
     return planned_.gpu_blocks.size() - num_taken_ < cpu_pool().get_num_free_blocks();
   }
 
   /// CPU blocks for what was planned since the last call.
-
   void take_planned(GpuBlockPool& gpu_pool) {
     const std::size_t first = std::exchange(num_taken_, planned_.gpu_blocks.size());
     if (first == num_taken_) return;
@@ -469,7 +467,7 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
     metadata_.store_event = next_store_event_;
     metadata_.store_gpu_blocks = planned_.gpu_blocks;
     metadata_.store_cpu_blocks = planned_.cpu_blocks;
-    // What an event that is over has left behind is the storage of the next plan.
+    // The next plan reuses the storage of an event that is over.
     std::swap(planned_, stores_.insert(next_store_event_));
     planned_.num_reports = 0;
     planned_.gpu_blocks.clear();
@@ -499,7 +497,7 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
 
   std::vector<Tracked> tracked_;            ///< by RequestIndex
   RequestList pinning_;                     ///< in the order of pinning
-  RequestList untold_;                      ///< loads that no metadata told of
+  RequestList untold_;                      ///< loads that are in no metadata yet
   JobTable<Store> stores_;                  ///< events that are not completed
   std::vector<JobId> last_store_of_block_;  ///< by GPU block: its last event + 1, or 0; eager
   std::optional<BlockId> cursor_;

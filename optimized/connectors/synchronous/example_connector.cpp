@@ -148,7 +148,6 @@ class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
   }
 
   /// Most often, the folder of what is loaded or stored is the match.
-
   std::string folder_of(const ConnectorRequest& request, std::uint32_t num_tokens) {
     if (num_tokens == num_match_tokens(request.num_prompt_tokens)) {
       return std::string(match_of(request));
