@@ -137,13 +137,7 @@ void for_each_field(Visit&& visit) {
 
 /// Whether the declared members are equal.
 template <Declared T>
-bool operator==(const T& a, const T& b) {
-  bool are_equal = true;
-  for_each_field<T>([&](std::string_view, auto member, Domain) {
-    are_equal = are_equal && a.*member == b.*member;
-  });
-  return are_equal;
-}
+bool operator==(const T& a, const T& b);
 
 /// Calls visit(std::type_identity<Alternative>{}) for each alternative of a command variant, in
 /// order.
@@ -405,6 +399,11 @@ DeclaredObject object_of(Struct& object) {
 template <class Struct>
 DeclaredObject object_of(const Struct& object) {
   return {declared_struct<Struct>(), const_cast<Struct*>(&object)};
+}
+
+template <Declared T>
+bool operator==(const T& a, const T& b) {
+  return are_equal(object_of(a), object_of(b));
 }
 
 template <class T>

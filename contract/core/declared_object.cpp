@@ -7,6 +7,13 @@
 
 namespace kvfence {
 
+bool are_equal(const DeclaredObject& a, const DeclaredObject& b) {
+  for (std::size_t index = 0; index < a.size(); ++index) {
+    if (!a[index].equals(b[index])) return false;
+  }
+  return true;
+}
+
 std::vector<Field> fields_of(const DeclaredObject& object) {
   std::vector<Field> fields;
   for (std::size_t index = 0; index < object.size(); ++index) {

@@ -104,6 +104,9 @@ inline std::vector<DeclaredObject> MemberRef::elements() const {
   return declaration_->type->elements(address());
 }
 
+/// Of two objects of one struct.
+bool are_equal(const DeclaredObject& a, const DeclaredObject& b);
+
 /// The declared members as fields, in declaration order; without absent ones and optional ones at
 /// their default.
 std::vector<Field> fields_of(const DeclaredObject& object);

@@ -168,17 +168,16 @@ constexpr std::array<std::string_view, 24> kSeldomBent = {
     "failing_children", "silent_children",
 };
 
-template <class Visit>
-void for_each_bent_member(Command& command, const std::function<bool(std::string_view)>& bends,
-                          Visit&& visit) {
-  std::visit(
-      [&]<class Object>(Object& object) {
-        for_each_field<Object>([&](std::string_view name, auto member, Domain domain) {
-          const bool is_seldom = std::ranges::find(kSeldomBent, name) != kSeldomBent.end();
-          if (!is_seldom || bends(name)) visit(object.*member, domain);
-        });
-      },
-      command);
+std::vector<MemberRef> bent_members(Command& command,
+                                    const std::function<bool(std::string_view)>& bends) {
+  const DeclaredObject object = std::visit([](auto& typed) { return object_of(typed); }, command);
+  std::vector<MemberRef> members;
+  for (std::size_t index = 0; index < object.size(); ++index) {
+    const std::string& name = object[index].declaration().name;
+    const bool is_seldom = std::ranges::find(kSeldomBent, name) != kSeldomBent.end();
+    if (!is_seldom || bends(name)) members.push_back(object[index]);
+  }
+  return members;
 }
 
 /// Any value of an enumeration.
@@ -193,52 +192,47 @@ Enum draw_enum(Enum last, Choices& choices) {
 void bend_member(Command& command, const Config& config, std::uint32_t unit,
                  const std::function<bool(std::string_view)>& bends,
                  const std::function<std::string()>& any_name, Choices& choices) {
-  std::uint32_t num_members = 0;
-  for_each_bent_member(command, bends, [&](auto&, Domain) { ++num_members; });
-  if (num_members == 0) return;
-  const std::uint32_t chosen = choices.below(num_members);
+  const std::vector<MemberRef> members = bent_members(command, bends);
+  if (members.empty()) return;
+  const MemberRef& member = members[choices.below(static_cast<std::uint32_t>(members.size()))];
   const bool is_new =
       std::holds_alternative<AddRequest>(command) || std::holds_alternative<HandOver>(command);
-  std::uint32_t at = 0;
-  for_each_bent_member(command, bends, [&]<class Member>(Member& member, Domain domain) {
-    if (at++ != chosen) return;
-    if constexpr (std::is_same_v<Member, bool>) {
-      member = !member;
-    } else if constexpr (std::is_same_v<Member, std::uint32_t>) {
-      if (member > 0 && choices.once_in(2)) {
-        member = choices.below(member);
-      } else if (is_new && choices.once_in(4)) {
-        member = kHuge - choices.below(2);
-      } else {
-        member += 1 + choices.below(2 * unit);
-      }
-    } else if constexpr (std::is_same_v<Member, std::string>) {
-      const std::string name = any_name();
-      if (!is_new || name != "nobody") member = name;
-    } else if constexpr (std::is_same_v<Member, std::vector<std::uint32_t>>) {
-      if (domain == Domain::kBlocks) {
-        member.push_back(choices.below(config.num_gpu_blocks + 1));
-        if (choices.once_in(3)) member.push_back(member.front());
-      } else if (choices.once_in(2)) {
-        member.clear();
-      } else {
-        member.insert(member.end(), config.max_model_len, 0U);
-      }
-    } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
-      member.push_back(any_name());
-      if (choices.once_in(3)) member.push_back(member.front());
-    } else if constexpr (std::is_same_v<Member, std::vector<Sample>>) {
-      member.push_back({any_name(), {}});
-      member.back().tokens.assign(choices.below(3), 0U);
-      if (choices.once_in(3)) member.push_back(member.front());
-    } else if constexpr (std::is_same_v<Member, RequestStatus>) {
-      member = draw_enum(RequestStatus::kFinishedRepetition, choices);
-    } else if constexpr (std::is_same_v<Member, PauseState>) {
-      member = draw_enum(PauseState::kPausedAll, choices);
-    } else if constexpr (std::is_same_v<Member, EngineRole>) {
-      member = draw_enum(EngineRole::kConsumer, choices);
+  if (auto* const flag = get_if<bool>(member)) {
+    *flag = !*flag;
+  } else if (auto* const number = get_if<std::uint32_t>(member)) {
+    if (*number > 0 && choices.once_in(2)) {
+      *number = choices.below(*number);
+    } else if (is_new && choices.once_in(4)) {
+      *number = kHuge - choices.below(2);
+    } else {
+      *number += 1 + choices.below(2 * unit);
     }
-  });
+  } else if (auto* const text = get_if<std::string>(member)) {
+    const std::string name = any_name();
+    if (!is_new || name != "nobody") *text = name;
+  } else if (auto* const numbers = get_if<std::vector<std::uint32_t>>(member)) {
+    if (member.domain() == Domain::kBlocks) {
+      numbers->push_back(choices.below(config.num_gpu_blocks + 1));
+      if (choices.once_in(3)) numbers->push_back(numbers->front());
+    } else if (choices.once_in(2)) {
+      numbers->clear();
+    } else {
+      numbers->insert(numbers->end(), config.max_model_len, 0U);
+    }
+  } else if (auto* const names = get_if<std::vector<std::string>>(member)) {
+    names->push_back(any_name());
+    if (choices.once_in(3)) names->push_back(names->front());
+  } else if (auto* const samples = get_if<std::vector<Sample>>(member)) {
+    samples->push_back({any_name(), {}});
+    samples->back().tokens.assign(choices.below(3), 0U);
+    if (choices.once_in(3)) samples->push_back(samples->front());
+  } else if (auto* const status = get_if<RequestStatus>(member)) {
+    *status = draw_enum(RequestStatus::kFinishedRepetition, choices);
+  } else if (auto* const pause = get_if<PauseState>(member)) {
+    *pause = draw_enum(PauseState::kPausedAll, choices);
+  } else if (auto* const role = get_if<EngineRole>(member)) {
+    *role = draw_enum(EngineRole::kConsumer, choices);
+  }
 }
 
 class Generator final : public GeneratorFor<EngineTarget> {
