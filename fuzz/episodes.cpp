@@ -37,15 +37,18 @@ std::string to_scenario_text(const Divergence& divergence, Scenario scenario) {
   return print(to_document(scenario));
 }
 
-Episodes::Episodes(const CheckedPart& part, std::string_view planted_bug)
-    : part_(part), planted_bug_(planted_bug), counts_(part.checks->goals.size()) {}
+Episodes::Episodes(const CheckedPart& part, std::string_view planted_bug, const Oracles& oracles)
+    : part_(part),
+      planted_bug_(planted_bug),
+      oracles_(oracles),
+      counts_(part.checks->goals.size()) {}
 
 void Episodes::run(std::span<const std::uint8_t> bytes) {
   const auto reference = part_.sides->make_reference();
   const auto actual = planted_bug_.empty() ? part_.sides->make_optimized()
                                            : part_.sides->make_planted(planted_bug_);
   KVFENCE_CHECK(actual, "a planted bug that the part does not have");
-  Lockstep lockstep(*part_.checks, *reference, *actual);
+  Lockstep lockstep(*part_.checks, *reference, *actual, {.oracles = oracles_});
   Scenario scenario(*part_.checks->target);
   Marks marks;
   const std::optional<Divergence> divergence = run_input(lockstep, bytes, scenario, &marks);

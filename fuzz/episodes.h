@@ -14,6 +14,7 @@
 #include "fuzz/corpus_goals.h"
 #include "properties/core/divergence.h"
 #include "properties/core/lockstep.h"
+#include "properties/core/oracles.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::fuzz {
@@ -33,7 +34,8 @@ std::string to_scenario_text(const Divergence& divergence, Scenario scenario);
 class Episodes {
  public:
   /// planted_bug: in the optimized side; empty for none. Requires: the part has it.
-  Episodes(const CheckedPart& part, std::string_view planted_bug);
+  /// oracles: that judge.
+  Episodes(const CheckedPart& part, std::string_view planted_bug, const Oracles& oracles = {});
 
   /// Runs the episode that the bytes spell. At a divergence it prints to_scenario_text to stderr
   /// and aborts.
@@ -49,6 +51,7 @@ class Episodes {
  private:
   const CheckedPart& part_;
   std::string planted_bug_;
+  Oracles oracles_;
   std::vector<std::uint64_t> counts_;  ///< by goal
   std::uint64_t num_commands_ = 0;
   KnownMarks known_marks_;

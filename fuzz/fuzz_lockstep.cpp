@@ -6,6 +6,7 @@
 ///   KVFENCE_FUZZ_PLANTED_BUG  one of its planted bugs, in the optimized side; unset for none. Such
 ///                             a run has to abort with a report on the corpus of the target, the
 ///                             proof that a silent fuzz run means something.
+///   KVFENCE_FUZZ_ORACLES      those that judge, as in --oracles of kvfence; unset for all
 
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +51,14 @@ Episodes& episodes() {
                    std::string(target).c_str(), std::string(bug).c_str());
       std::exit(2);
     }
-    return Episodes(*part, bug);
+    const std::string_view oracles = setting("KVFENCE_FUZZ_ORACLES");
+    if (oracles.empty()) return Episodes(*part, bug);
+    const Parsed<Oracles> chosen = oracles_of(oracles, "KVFENCE_FUZZ_ORACLES");
+    if (!chosen) {
+      std::fprintf(stderr, "%s\n", chosen.error().to_text().c_str());
+      std::exit(2);
+    }
+    return Episodes(*part, bug, *chosen);
   }();
   return instance;
 }

@@ -19,7 +19,7 @@ Lockstep::Lockstep(const Checks& checks, Implementation& expected, Implementatio
 std::optional<Divergence> Lockstep::start(const Setup& setup) {
   if (options_.position) options_.position->begin_step(0);
   world_ = checks_.target->make_world(setup);
-  rules_ = options_.rules ? checks_.make_rules(setup) : nullptr;
+  rules_ = options_.oracles.rules ? checks_.make_rules(setup) : nullptr;
   goal_counts_->start(setup);
   num_commands_ = 0;
   num_collected_ = 0;
@@ -58,7 +58,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
     ++num_commands_;
   } else {
     // Where both are compared, the expected one before it is the actual one before it.
-    if (!options_.compare) newest_actual_ = 1 - newest_actual_;
+    if (!options_.oracles.lockstep) newest_actual_ = 1 - newest_actual_;
     Observation& actual = actual_observations_[newest_actual_];
     if (auto failure = actual_.apply(command, *world_, observe, actual)) {
       return divergence_of(actual_, *failure, step);
@@ -68,9 +68,14 @@ std::optional<Divergence> Lockstep::step(const Command& command,
   }
   newest_ = slot;
   enter(RunPhase::kJudges);
-  if (expectation) {
+  const bool answers_at_once = window_ == 1;
+  const bool is_only_actual = answers_at_once && !options_.oracles.lockstep;
+  if (expectation && options_.oracles.expectation) {
     const auto resolve = [this](std::string_view symbol) { return world_->resolve(symbol); };
     if (auto missed = matches(*expectation, expected, step, resolve)) return missed;
+    if (is_only_actual) {
+      if (auto missed = matches(*expectation, last_actual(), step, resolve)) return missed;
+    }
   }
   if (window_ > 1) {
     if (num_commands_ - num_collected_ >= window_) {
@@ -80,8 +85,6 @@ std::optional<Divergence> Lockstep::step(const Command& command,
     return divergence;
   }
   if (!rules_) return std::nullopt;
-  const bool answers_at_once = window_ == 1;
-  const bool is_only_actual = answers_at_once && !options_.compare;
   const Observation* const shown_before = is_only_actual ? &actual_before : &before;
   return rules_->check(command, step > 0 ? shown_before : nullptr,
                        answers_at_once ? last_actual() : expected, *world_, step);
@@ -107,7 +110,7 @@ std::optional<Divergence> Lockstep::collect_oldest() {
 }
 
 std::optional<Divergence> Lockstep::compare(const Observation& expected, std::size_t step) const {
-  if (!options_.compare || expected == last_actual()) return std::nullopt;
+  if (!options_.oracles.lockstep || expected == last_actual()) return std::nullopt;
   if (auto failure = actual_.contradicted(last_actual())) {
     return divergence_of(actual_, *failure, step);
   }

@@ -15,13 +15,13 @@
 #include "contract/core/scenario.h"
 #include "properties/core/checks.h"
 #include "properties/core/divergence.h"
+#include "properties/core/oracles.h"
 #include "properties/core/run_position.h"
 
 namespace kvfence {
 
 struct LockstepOptions {
-  bool compare = true;  ///< the two observations must be equal
-  bool rules = true;    ///< the target's rules must hold on one side
+  Oracles oracles;
   /// The whole state is observed after every n-th command (and where a caller asks); the answer and
   /// the numbers always.
   std::uint32_t state_every = 1;
@@ -30,7 +30,7 @@ struct LockstepOptions {
 
 /// Drives two implementations. The rules check the actual side if it answers before the next
 /// command. An implementation in a child process answers later; then the rules check the expected
-/// side, which the comparison ties to the actual one.
+/// side, which the comparison ties to the actual one: without it they say nothing of the child.
 class Lockstep {
  public:
   Lockstep(const Checks& checks, Implementation& expected, Implementation& actual,

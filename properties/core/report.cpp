@@ -61,8 +61,8 @@ std::string headline(const Report& report) {
   if (report.disagreements > 0) return head + count_text(report.disagreements, "disagreement");
   if (const std::size_t unmet = num_unmet(report))
     return head + count_text(unmet, "goal") + " not reached";
-  return head + actual +
-         (report.actual_name.empty() ? " holds" : " equals " + report.expected_name);
+  const bool is_compared = !report.actual_name.empty() && report.oracles.lockstep;
+  return head + actual + (is_compared ? " equals " + report.expected_name : " holds");
 }
 
 /// One side of a divergence, ready to stand above or below the other.
@@ -234,6 +234,7 @@ std::string to_text(const Report& report) {
           count_text(report.commands, "command") + " in " + number_text(report.seconds) + " s, " +
               number_text(report.commands_per_second()) + " a second, " +
               count_text(report.disagreements, "disagreement"));
+  if (report.oracles != Oracles{}) add_row(out, "oracles", to_text(report.oracles) + " alone");
   for (const auto& number : report.numbers) add_row(out, number.first, number_text(number.second));
   add_left_out(out, report);
   // After a divergence nobody asks what else was seen.
@@ -254,6 +255,7 @@ std::string to_json(const Report& report) {
                                  {"seconds", report.seconds},
                                  {"commands_per_second", report.commands_per_second()},
                                  {"disagreements", report.disagreements}};
+  if (report.oracles != Oracles{}) json["oracles"] = to_text(report.oracles);
   if (report.divergence) json["divergence"] = divergence_json(*report.divergence);
   if (!report.scenario.empty()) json["scenario"] = print(report.scenario);
   if (report.commands_before_shrinking > 0) {

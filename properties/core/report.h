@@ -13,6 +13,7 @@
 
 #include "contract/core/line.h"
 #include "properties/core/divergence.h"
+#include "properties/core/oracles.h"
 #include "properties/core/refusals.h"
 
 namespace kvfence {
@@ -32,6 +33,7 @@ struct Report {
   std::string source;         ///< "random, seed 1", "fuzz", or a file's name
   std::string expected_name;  ///< "reference"
   std::string actual_name;    ///< "optimized"; empty where only one side ran
+  Oracles oracles;            ///< that judged
   std::uint64_t seed = 0;
   std::uint64_t episode = 0;  ///< of the seed, where a random one failed
   std::uint64_t commands = 0;
@@ -59,7 +61,8 @@ struct Report {
 std::string to_text(const Report& report);
 
 /// One JSON object on one line, without a newline. `divergence`, `scenario` and `reproduce` are
-/// there only where there is one; bytes that are not UTF-8 become U+FFFD.
+/// there only where there is one, `oracles` where one was left out; bytes that are not UTF-8 become
+/// U+FFFD.
 std::string to_json(const Report& report);
 
 /// A JUnit XML file: one suite, one test case a report. Bytes outside printable ASCII stand as

@@ -55,6 +55,17 @@ TEST(ReportText, OfAnAgreement) {
             "  reached    2 of 2 situations, the rarest refused, 3 times\n");
 }
 
+TEST(ReportText, NamesTheOraclesWhereOneIsLeftOut) {
+  Report report = agreement();
+  report.oracles = *oracles_of("rules,expectation");
+  EXPECT_EQ(to_text(report),
+            "agree block_pool: optimized holds\n"
+            "  source     random, seed 7\n"
+            "  ran        1,000 commands in 0.25 s, 4,000 a second, 0 disagreements\n"
+            "  oracles    expectation,rules alone\n");
+  EXPECT_NE(to_json(report).find(R"("oracles":"expectation,rules")"), std::string::npos);
+}
+
 TEST(ReportText, NamesWhatTheVerdictSaysNothingAbout) {
   Report report = agreement();
   report.unreported = {"events", "keys"};

@@ -58,7 +58,8 @@ Parsed<Report> run_document(const Checks& checks, Implementation& expected, Impl
   if (options.commands_max && *options.commands_max < scenario->steps.size()) {
     scenario->steps.resize(static_cast<std::size_t>(*options.commands_max));
   }
-  Lockstep lockstep(checks, expected, actual, {.position = options.position});
+  Lockstep lockstep(checks, expected, actual,
+                    {.oracles = options.oracles, .position = options.position});
   const auto start = Clock::now();
   std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
   report.source = options.scenario_file;
@@ -80,6 +81,7 @@ Parsed<Report> run_random(const Checks& checks, Implementation& expected, Implem
   campaign.share = options.share;
   campaign.num_shares = options.num_shares;
   campaign.config_overrides = options.config_overrides;
+  campaign.lockstep.oracles = options.oracles;
   campaign.lockstep.position = options.position;
   if (options.episode) {
     campaign.first_episode = *options.episode;
@@ -128,6 +130,7 @@ Parsed<Report> check(const Checks& checks, Implementation& expected, Implementat
   report.target = checks.target->name;
   report.expected_name = expected.name();
   report.actual_name = actual.name();
+  report.oracles = options.oracles;
   const auto run = options.scenario ? run_document : run_random;
   Parsed<Report> result = run(checks, expected, actual, options, std::move(report));
   // A child has its own name only once it runs.
@@ -167,7 +170,8 @@ bool shrink_failure(const RunScenario& run, Scenario& scenario, Divergence& dive
 
 bool shrink_failure(const Checks& checks, Implementation& expected, Implementation& actual,
                     Scenario& scenario, Divergence& divergence, const CheckOptions& options) {
-  Lockstep lockstep(checks, expected, actual, {.position = options.position});
+  Lockstep lockstep(checks, expected, actual,
+                    {.oracles = options.oracles, .position = options.position});
   const auto run = [&](const Scenario& candidate, const Setup& setup) {
     return run_scenario(lockstep, candidate, setup);
   };

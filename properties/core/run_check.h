@@ -15,6 +15,7 @@
 #include "contract/core/line.h"
 #include "contract/core/scenario.h"
 #include "properties/core/checks.h"
+#include "properties/core/oracles.h"
 #include "properties/core/report.h"
 #include "properties/core/run_position.h"
 
@@ -42,6 +43,7 @@ struct CheckOptions {
   std::optional<Document> scenario;
   std::string scenario_file;  ///< its name, for messages
 
+  Oracles oracles;  ///< that judge
   bool shrink = true;
   std::size_t shrink_tries_max = 20'000;
   double shrink_seconds_max = 60;

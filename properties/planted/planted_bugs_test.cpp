@@ -344,7 +344,8 @@ std::optional<Divergence> judged_by_rules(const CheckedPart& part, std::string_v
   KVFENCE_CHECK(scenario, "the scenario of a planted bug can be run");
   const auto reference = part.sides->make_reference();
   const auto planted = part.sides->make_planted(bug);
-  Lockstep rules(*part.checks, *reference, *planted, {.compare = false, .rules = true});
+  Lockstep rules(*part.checks, *reference, *planted,
+                 {.oracles = {.lockstep = false, .expectation = false}});
   return run_scenario(rules, *scenario);
 }
 
@@ -361,7 +362,7 @@ std::size_t shrunk_commands(const CheckedPart& part, std::string_view bug,
   const auto reference = part.sides->make_reference();
   const auto planted = part.sides->make_planted(bug);
   // Of the target: a smaller configuration may be of another assembly.
-  Lockstep lockstep(*part.sides->checks, *reference, *planted, {.compare = true, .rules = false});
+  Lockstep lockstep(*part.sides->checks, *reference, *planted, {.oracles = {.rules = false}});
   const auto still_fails = [&](const Scenario& scenario, const Setup& setup) {
     const auto again = run_scenario(lockstep, scenario, setup);
     return again && again->oracle == failure.divergence.oracle;
@@ -402,12 +403,12 @@ TEST_P(PlantedBugs, EachIsCaughtByLockstepAndByTheRulesAloneAndShrinks) {
   for (const PlantedBugInfo& info : part.planted_bugs) {
     const bool needs_reference = canaries.need_the_reference.count(info.name) > 0;
     const CampaignResult by_lockstep =
-        hunt(part, info.name, {.compare = true, .rules = false}, canaries.commands_max);
+        hunt(part, info.name, {.oracles = {.rules = false}}, canaries.commands_max);
     CampaignResult by_rules;
     if (canaries.rules_get_the_scenario.count(info.name) > 0) {
       EXPECT_TRUE(judged_by_rules(part, info.name)) << info.name;
     } else {
-      by_rules = hunt(part, info.name, {.compare = false, .rules = true},
+      by_rules = hunt(part, info.name, {.oracles = {.lockstep = false}},
                       needs_reference ? kSilentCommandsMax : canaries.rule_commands_max);
       EXPECT_EQ(by_rules.failure.has_value(), !needs_reference) << info.name;
     }
@@ -431,7 +432,7 @@ TEST(PlantedBugsOfTheScheduler, AreCaughtUnderEveryConnector) {
                                        "computed_tokens_kept_over_preemption"}) {
       for (const bool compare : {true, false}) {
         const CampaignResult caught =
-            hunt(*part, bug, {.compare = compare, .rules = !compare}, 100'000);
+            hunt(*part, bug, {.oracles = {.lockstep = compare, .rules = !compare}}, 100'000);
         EXPECT_TRUE(caught.failure) << part->name << ": " << bug;
       }
     }

@@ -29,8 +29,7 @@ struct OutputOptions {
 struct RunCommandOptions {
   std::vector<std::string> paths;  ///< files, and folders that are searched for *.kvs
   Subject subject;
-  std::optional<std::size_t> until;
-  bool shrink = true;
+  CheckOptions check;  ///< without a scenario
   OutputOptions output;
 };
 int run_command(const RunCommandOptions& options);
@@ -107,6 +106,7 @@ struct ShrinkCommandOptions {
   std::string file;
   std::string out_file;  ///< empty: FILE with .shrunk.kvs
   Subject subject;
+  Oracles oracles;
   OutputOptions output;
 };
 int shrink_command(const ShrinkCommandOptions& options);

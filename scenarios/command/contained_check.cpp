@@ -197,6 +197,7 @@ class Checker {
     report.target = target_.name;
     report.expected_name = kReference;
     report.actual_name = check_.actual_name;
+    report.oracles = options_.oracles;
     report.disagreements = 1;
     report.divergence = divergence_of(crash);
     if (options_.scenario) {
@@ -262,7 +263,7 @@ class Checker {
           Choices choices = episode_choices(options_.seed, episode);
           const Parsed<Setup> setup = draw_setup(check_.checks, choices, options_.config_overrides);
           KVFENCE_CHECK(setup, "a configuration that was drawn is drawn again");
-          Lockstep lockstep(check_.checks, *expected, *same, {.rules = false});
+          Lockstep lockstep(check_.checks, *expected, *same, {.oracles = {.rules = false}});
           Scenario scenario(target_);
           run_episode(lockstep, *setup, choices, num_commands, scenario);
           return print(to_document(scenario));
@@ -334,6 +335,7 @@ class Checker {
                                           const ContainedLimits& limits) const {
     CheckOptions options;
     options.scenario = to_document(scenario);
+    options.oracles = options_.oracles;
     options.shrink = false;
     ContainedRun run([&](RunPosition& position) { return answer_of(std::move(options), position); },
                      limits);

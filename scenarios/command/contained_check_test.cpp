@@ -141,6 +141,16 @@ TEST(ContainedCheck, ReportsAndShrinksACrashOfEachTarget) {
   }
 }
 
+TEST(ContainedCheck, ReportsACrashWhateverOraclesAreLeftOut) {
+  const ContainedCheck check = check_of(block_pool_sides(), Harmful::Plan{});
+  CheckOptions options = commands(1'000);
+  options.oracles = *oracles_of("expectation");
+  const Outcome outcome = check_contained(check, options);
+  ASSERT_TRUE(outcome.report.divergence);
+  EXPECT_EQ(outcome.report.divergence->oracle, "crash");
+  EXPECT_EQ(outcome.report.oracles, options.oracles);
+}
+
 TEST(ContainedCheck, ReportsWhatHasNoEnd) {
   const ContainedCheck check =
       check_of(block_pool_sides(), {.harm = Harm::kEndlessLoop, .command = 3});

@@ -87,6 +87,20 @@ class Options {
     if (junit) value("--junit", output.junit_file, "write a JUnit XML file", "FILE");
   }
 
+  CLI::Option* oracles(Oracles& oracles) const {
+    const auto read = [&oracles](const std::string& text) {
+      const Parsed<Oracles> found = oracles_of(text, "--oracles");
+      if (!found) throw CLI::ValidationError(found.error().to_text());
+      oracles = *found;
+    };
+    return app_
+        ->add_option_function<std::string>(
+            "--oracles", read,
+            "judge by these alone: lockstep (both sides must be equal), expectation (what a file "
+            "expects), rules; crashes are always reported")
+        ->type_name("NAME,NAME");
+  }
+
   CLI::Option* planted_bug(std::string& name) const {
     return value("--planted-bug", name, "test the optimized implementation with this planted bug",
                  "NAME");
@@ -464,8 +478,10 @@ class CommandLine {
     const Options options = command("run", "run scenarios and traces (.kvs) against the reference",
                                     [&] { return run_command(run_); });
     options.value("FILE", run_.paths, "scenario files, or folders of them")->required();
-    options.value("--until", run_.until, "stop after that many commands");
-    options.flag_off("--no-shrink", run_.shrink, "report a failure as found, without shrinking it");
+    options.value("--until", run_.check.commands_max, "stop after that many commands");
+    options.flag_off("--no-shrink", run_.check.shrink,
+                     "report a failure as found, without shrinking it");
+    options.oracles(run_.check.oracles);
     options.subject(run_.subject);
     options.output(run_.output, /*junit=*/true);
   }
@@ -496,9 +512,11 @@ class CommandLine {
                      "report a failure as found, without shrinking it");
     options.with_default("--out", check_.out_folder, "folder for the scenario of a failing episode",
                          "FOLDER");
-    options.flag("--planted-bugs", runs_planted_bugs_,
-                 "run every planted bug, or those of a pinned assembly, and print which oracle "
-                 "catches it and how fast");
+    options
+        .flag("--planted-bugs", runs_planted_bugs_,
+              "run every planted bug, or those of a pinned assembly, and print which oracle "
+              "catches it and how fast")
+        ->excludes(options.oracles(check.oracles));
     options.positive("--seeds", bugs_.num_seeds, "with --planted-bugs: seeds per bug");
     options.flag("--markdown", bugs_.markdown, "with --planted-bugs: the table as Markdown");
     options.subject(check_.subject);
@@ -580,6 +598,7 @@ class CommandLine {
     options.value("FILE", shrink_.file, "a scenario that fails")->required();
     options.value("--out", shrink_.out_file, "output file (default: FILE with .shrunk.kvs)",
                   "FILE");
+    options.oracles(shrink_.oracles);
     options.subject(shrink_.subject);
     options.output(shrink_.output, /*junit=*/false);
   }

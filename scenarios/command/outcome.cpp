@@ -18,9 +18,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, target, source, expected_name, actual
 std::string to_bytes(const Outcome& outcome) {
   const Report& report = outcome.report;
   nlohmann::json object = {
-      {"exit_code", outcome.exit_code},     {"message", outcome.message},
-      {"case_name", outcome.case_name},     {"report", report},
-      {"scenario", print(report.scenario)}, {"refusals", report.refusals.reasons()}};
+      {"exit_code", outcome.exit_code},       {"message", outcome.message},
+      {"case_name", outcome.case_name},       {"report", report},
+      {"oracles", to_text(report.oracles)},   {"scenario", print(report.scenario)},
+      {"refusals", report.refusals.reasons()}};
   if (report.divergence) object["divergence"] = *report.divergence;
   // Not text, since texts may have bytes that are not UTF-8.
   std::string bytes;
@@ -36,6 +37,9 @@ Outcome outcome_from_bytes(const std::string& bytes) {
   object.at("case_name").get_to(outcome.case_name);
   Report& report = outcome.report;
   object.at("report").get_to(report);
+  const Parsed<Oracles> oracles = oracles_of(object.at("oracles").get<std::string>());
+  KVFENCE_CHECK(oracles, "oracles that were printed can be read");
+  report.oracles = *oracles;
   for (const auto& each : object.at("refusals").get<std::vector<Refusal>>()) {
     report.refusals.add(each.why, each.count);
   }

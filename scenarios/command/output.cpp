@@ -28,18 +28,21 @@ int without_report(const Outcome& outcome, const OutputOptions& output) {
   return outcome.exit_code;
 }
 
+std::string arguments_again(const Report& report, const Subject& subject) {
+  std::string text = subject.arguments();
+  if (!text.empty()) text.insert(0, " ");
+  if (report.oracles != Oracles{}) text += " --oracles " + to_text(report.oracles);
+  return text;
+}
+
 void save_failure(Report& report, const std::string& path, const Subject& subject) {
   if (const auto problem = write_file(path, print(failing_document(report)))) {
     std::fprintf(stderr, "kvfence: %s\n", problem->c_str());
     return;
   }
-  const std::string arguments = subject.arguments();
   // Unless a scenario alone does not show it.
-  if (!report.reproduce.empty()) {
-    report.reproduce += arguments.empty() ? "" : " " + arguments;
-    return;
-  }
-  report.reproduce = "kvfence run " + path + (arguments.empty() ? "" : " " + arguments);
+  if (report.reproduce.empty()) report.reproduce = "kvfence run " + path;
+  report.reproduce += arguments_again(report, subject);
 }
 
 bool write_if_asked(const std::string& path, const std::string& text) {

@@ -20,6 +20,9 @@ int bad_input(const std::string& message);
 /// code.
 int without_report(const Outcome& outcome, const OutputOptions& output);
 
+/// What a command line that reproduces the report needs after the file: "" or " --planted-bug X".
+std::string arguments_again(const Report& report, const Subject& subject);
+
 /// Writes a failing report's scenario to `path` with what it shows at its top, and names it in
 /// report.reproduce.
 void save_failure(Report& report, const std::string& path, const Subject& subject);

@@ -50,8 +50,7 @@ int run_command(const RunCommandOptions& options) {
       exit_code = worse(exit_code, bad_input(loaded.error()));
       continue;
     }
-    Outcome outcome =
-        loaded->target->run(loaded->document, file, options.subject, options.until, options.shrink);
+    Outcome outcome = loaded->target->run(loaded->document, file, options.subject, options.check);
     exit_code = worse(exit_code, outcome.exit_code);
     progress.clear();
     if (outcome.exit_code > exit_code::kDisagreement) {
@@ -64,8 +63,7 @@ int run_command(const RunCommandOptions& options) {
     if (report.divergence && report.commands_before_shrinking > 0) {
       save_failure(report, shrunk_path(file), options.subject);
     } else if (report.divergence) {
-      const std::string arguments = options.subject.arguments();
-      report.reproduce = "kvfence run " + file + (arguments.empty() ? "" : " " + arguments);
+      report.reproduce = "kvfence run " + file + arguments_again(report, options.subject);
     }
     if (!options.output.json) {
       if (report.passed()) {

@@ -14,8 +14,8 @@ int shrink_command(const ShrinkCommandOptions& options) {
   const Parsed<LoadedScenario> loaded = load_scenario(options.file);
   if (!loaded) return bad_input(loaded.error());
   Progress progress("tries", options.output.quiet);
-  Outcome outcome =
-      loaded->target->shrink(loaded->document, options.file, options.subject, progress.callback());
+  Outcome outcome = loaded->target->shrink(loaded->document, options.file, options.subject,
+                                           progress.callback(), options.oracles);
   progress.clear();
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, options.output);
   Report& report = outcome.report;

@@ -207,14 +207,9 @@ const Checks& TargetTools::checks_under(const std::vector<Field>& overrides) con
 // ---- Runs ----
 
 Outcome TargetTools::run(const Document& document, const std::string& file, const Subject& subject,
-                         std::optional<std::size_t> until, bool shrink,
-                         const ProgressCallback& keep_going) const {
-  CheckOptions options;
+                         CheckOptions options) const {
   options.scenario = document;
   options.scenario_file = file;
-  options.commands_max = until;
-  options.shrink = shrink;
-  options.keep_going = keep_going;
   return checked(*sides_.checks, subject, options, 1);
 }
 
@@ -240,6 +235,12 @@ Outcome TargetTools::check(const Subject& subject, CheckOptions options, std::ui
 Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
                              const CheckOptions& options, std::uint32_t jobs) const {
   const bool is_outside = !subject.sut_command.empty();
+  if (is_outside && !options.oracles.lockstep) {
+    return bad_input_outcome(
+        "--oracles: found '" + to_text(options.oracles) +
+        "', expected lockstep among them with --sut: a child answers late, and "
+        "the others judge the reference, which lockstep compares it with");
+  }
   if (is_outside && !options.scenario) {
     // Once, before several processes start one each.
     Pair pair(sides_);
@@ -281,8 +282,12 @@ Outcome TargetTools::checked_here(const Checks& checks, const Subject& subject,
 }
 
 Outcome TargetTools::shrink(const Document& document, const std::string& file,
-                            const Subject& subject, const ProgressCallback& keep_going) const {
-  Outcome outcome = run(document, file, subject, std::nullopt, /*shrink=*/true, keep_going);
+                            const Subject& subject, const ProgressCallback& keep_going,
+                            const Oracles& oracles) const {
+  CheckOptions options;
+  options.oracles = oracles;
+  options.keep_going = keep_going;
+  Outcome outcome = run(document, file, subject, std::move(options));
   const std::optional<Divergence>& divergence = outcome.report.divergence;
   if (!divergence || divergence->oracle != "expectation") return outcome;
   return bad_input_outcome(
@@ -383,7 +388,9 @@ Outcome TargetTools::explain(Scenario& scenario, const std::string& file,
                              const Subject& subject) const {
   std::string crash;
   if (subject.sut_command.empty()) {
-    const Outcome probe = run(to_document(scenario), file, subject, std::nullopt, false);
+    CheckOptions options;
+    options.shrink = false;
+    const Outcome probe = run(to_document(scenario), file, subject, std::move(options));
     if (probe.exit_code > exit_code::kDisagreement) return probe;
     const std::optional<Divergence>& found = probe.report.divergence;
     if (found && found->oracle == "crash") {
@@ -436,7 +443,7 @@ PlantedBugRow TargetTools::measure_planted_bug(const PlantedBugInfo& info, std::
     if (needed.size() == static_cast<std::size_t>(num_seeds)) commands = median(needed);
   };
   std::map<std::string, int> fields;
-  run_all({.compare = true, .rules = false}, row.lockstep_commands, [&](CampaignFailure failure) {
+  run_all({.oracles = {.rules = false}}, row.lockstep_commands, [&](CampaignFailure failure) {
     ++fields[member_of(failure.divergence.field)];
     const auto expected = sides_.make_reference();
     const auto actual = sides_.make_planted(info.name);
@@ -448,7 +455,7 @@ PlantedBugRow TargetTools::measure_planted_bug(const PlantedBugInfo& info, std::
   });
   row.lockstep_field = most_frequent(fields);
   std::map<std::string, int> invariants_seen;
-  run_all({.compare = false, .rules = true}, row.invariant_commands,
+  run_all({.oracles = {.lockstep = false}}, row.invariant_commands,
           [&](const CampaignFailure& failure) { ++invariants_seen[failure.divergence.oracle]; });
   row.invariant = most_frequent(invariants_seen);
   return row;

@@ -80,10 +80,9 @@ class TargetTools {
     return scenario_from_document(sides_.target(), document, file);
   }
 
-  /// Runs a scenario or trace. until: stop after that many commands.
+  /// Runs a scenario or trace, which the options need not have.
   Outcome run(const Document& document, const std::string& file, const Subject& subject,
-              std::optional<std::size_t> until, bool shrink,
-              const ProgressCallback& keep_going = {}) const;
+              CheckOptions options) const;
 
   /// A random campaign against the reference. If it is long enough it fails where it left a goal
   /// unreached, unless configurations are pinned. An assembly may be: then it is the one part.
@@ -92,7 +91,7 @@ class TargetTools {
 
   /// Makes a failing scenario small; the report's scenario is the result.
   Outcome shrink(const Document& document, const std::string& file, const Subject& subject,
-                 const ProgressCallback& keep_going) const;
+                 const ProgressCallback& keep_going, const Oracles& oracles = {}) const;
 
   /// Writes down what the subject answers: random episodes, or the commands of a document. Each
   /// recorded scenario goes to `sink`.

@@ -159,6 +159,75 @@ class Check(Command):
             self.assertIn(words, self.expect(BAD_INPUT, "check", *arguments).stderr, arguments)
 
 
+class LeftOut(Command):
+    """--oracles: a bug in an order, that no rule sees, and one that a rule sees."""
+    ORDER, COUNT, RULE = "free_reverses_list", "touch_counts_repeats_once", "ref_cnt_counts_holders"
+
+    def check(self, code, bug, oracles, *arguments):
+        return self.json_of(code, "check", "--target", "block_pool", "--commands", "9999", "--planted-bug", bug,
+                            "--oracles", oracles, *arguments)
+
+    def reproduced(self, found):
+        """The report of what the line runs that reproduces another."""
+        again = self.json_of(DISAGREEMENT, *found["reproduce"].split()[1:], "--no-shrink")
+        return again["reports"][0]
+
+    def test_check_sees_what_those_see_that_judge(self):
+        self.assertEqual(self.check(AGREE, self.ORDER, "rules")["oracles"], "rules")
+        for oracles, oracle in (("rules", self.RULE), ("lockstep", "lockstep"), ("rules,lockstep", "lockstep")):
+            found = self.check(DISAGREEMENT, self.COUNT, oracles)
+            self.assertEqual(found["divergence"]["oracle"], oracle)
+            self.assertTrue(found["reproduce"].endswith(f" --planted-bug {self.COUNT} --oracles {found['oracles']}"))
+            self.assertEqual(self.reproduced(found)["divergence"], found["divergence"])
+
+    def test_a_verdict_claims_no_more_than_was_judged(self):
+        done = self.expect(AGREE, "check", "--target", "block_pool", "--commands", "100", "--oracles", "rules")
+        self.assertIn("agree block_pool: optimized holds\n", done.stdout)
+        self.assertRegex(done.stdout, "oracles +rules alone")
+
+    def test_run(self):
+        bugs = HERE / "cases" / "block_pool" / "bugs"
+        scenario = shutil.copy(bugs / f"{self.ORDER}.kvs", self.folder)
+        arguments = ("run", scenario, "--planted-bug", self.ORDER, "--oracles")
+        self.expect(AGREE, *arguments, "rules")
+        for shrink in ((), ("--no-shrink",)):
+            found = self.json_of(DISAGREEMENT, *arguments, "lockstep", *shrink)["reports"][0]
+            self.assertEqual(self.reproduced(found)["divergence"]["oracle"], "lockstep")
+
+    def test_an_expectation_judges_the_side_that_nothing_compares(self):
+        trace = str(HERE / "traces" / "v0.19" / "block_pool-seed1-episode0.kvs")
+        arguments = ("run", "--no-shrink", trace, "--planted-bug", self.ORDER, "--oracles")
+        self.expect(AGREE, *arguments, "rules")
+        found = self.json_of(DISAGREEMENT, *arguments, "expectation")["reports"][0]
+        self.assertEqual(found["divergence"]["oracle"], "expectation")
+        wrong = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1 -> blocks=[2]")
+        self.expect(AGREE, "run", wrong, "--oracles", "lockstep,rules")
+        self.expect(DISAGREEMENT, "run", wrong, "--oracles", "expectation")
+
+    def test_shrink(self):
+        self.check(DISAGREEMENT, self.COUNT, "rules", "--no-shrink")
+        scenario = next(self.folder.glob("*.kvs")).name
+        for oracles, oracle in (("rules", self.RULE), ("lockstep", "lockstep")):
+            small = self.json_of(AGREE, "shrink", scenario, "--planted-bug", self.COUNT, "--oracles", oracles)
+            self.assertEqual(small["divergence"]["oracle"], oracle)
+            self.assertEqual(self.reproduced(small)["divergence"], small["divergence"])
+        self.check(DISAGREEMENT, self.ORDER, "lockstep", "--out", "order")
+        order = next((self.folder / "order").glob("*.kvs"))
+        done = self.expect(BAD_INPUT, "shrink", str(order), "--planted-bug", self.ORDER, "--oracles", "rules")
+        self.assertIn("found both sides in agreement", done.stderr)
+
+    def test_bad_input(self):
+        scenario = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
+        for command in (("check", "--target", "block_pool"), ("run", scenario), ("shrink", scenario)):
+            for names, words in (("rules,crash", "found 'crash', expected a list of lockstep, expectation, rules"),
+                                 ("", "expected a list of lockstep, expectation, rules")):
+                self.assertIn(words, self.expect(BAD_INPUT, *command, "--oracles", names).stderr)
+            done = self.expect(BAD_INPUT, *command, "--oracles", "rules", "--sut", "cat")
+            self.assertIn("found 'rules', expected lockstep among them with --sut", done.stderr)
+        done = self.expect(BAD_INPUT, "check", "--target", "block_pool", "--planted-bugs", "--oracles", "rules")
+        self.assertIn("--planted-bugs excludes --oracles", done.stderr)
+
+
 class Outside(Command):
     def check(self, code, command, *arguments):
         return self.expect(code, "check", "--target", "block_pool", "--commands", "300", "--timeout", "1",

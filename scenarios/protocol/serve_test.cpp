@@ -91,7 +91,7 @@ TEST(Serve, APlantedBugIsFoundAtTheSameCommand) {
     const auto run = [&reference](Implementation& actual) {
       CampaignOptions options;
       options.commands_max = 1'000;
-      options.lockstep.rules = false;  // they see the one side at once, the other late
+      options.lockstep.oracles.rules = false;  // they see the one side at once, the other late
       return run_campaign(block_pool_checks(), *reference, actual, options,
                           [](const CampaignProgress&) { return true; });
     };

@@ -80,7 +80,8 @@ bool says_a_wrong_token(Implementation& implementation, const Scenario& scenario
 std::string oracle_of(const RaceFile& file) {
   const auto expected = engine_sides().make_reference();
   const auto actual = engine_sides().make_planted(file.planted_bug);
-  Lockstep lockstep(engine_checks(), *expected, *actual, {.compare = false});
+  Lockstep lockstep(engine_checks(), *expected, *actual,
+                    {.oracles = {.lockstep = false, .expectation = false}});
   const std::optional<Divergence> found = run_scenario(lockstep, file.scenario);
   return found ? std::string(found->oracle) : "none";
 }
