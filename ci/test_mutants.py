@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of ci/mutants: which places it changes and how, and that each change is an edit that plant.py takes."""
+"""Tests of ci/mutants: which places it changes and how, how they stand in one text, and how they are counted."""
 
 import importlib.machinery
 import importlib.util
@@ -43,24 +43,44 @@ class Mutants(unittest.TestCase):
             ("x > 3", "!(x > 3)"), (">", ">="), ("3", "4"), ("+", "-"), ("1", "2"), ("log ( y , x ) ;", ""),
             ("last_ = y ;", "")])
 
-    def test_each_is_an_edit_that_can_be_planted(self):
-        for number, (first, last, new) in enumerate(mutants.changes_of(self.source)):
-            lines = mutants.edit_of(self.source, first, last, new)
-            text = f"bug m{number} ours\n  A mutant.\n  in layer/a.cpp\n" + "\n".join(lines) + "\n"
-            edits = plant.parse_edits("room.edits", text)
-            edits[0].number = 1000
-            copy = plant.plant({"room": edits}, {"layer/a.cpp": SOURCE})["layer/a.cpp"]
-            self.assertIn("none_of<1000>", copy)
+    def test_all_stand_in_one_text_behind_switches(self):
+        changes = list(mutants.changes_of(self.source))
+        those = [mutants.mutant_of(self.source, number, change) for number, change in enumerate(changes, start=1)]
+        text = mutants.instrumented(self.source, those)
+        self.assertIn("namespace kvfence::layer {", text)
+        for mutant in those:
+            self.assertIn(f'"layer/a.cpp[{mutant.name}]"', text)
+            self.assertIn(str(mutant.number()), text)
+        self.assertIn("if (!(x > 3) ) return {};", text)
+        self.assertNotIn("hash.add(last_ + 2)", text)
 
-    def test_a_change_that_has_no_place_of_its_own_is_left_out(self):
-        again = plant.Source("layer/a.cpp", "void f() {\n" + "  go(1);\n" * 40 + "}\n")
-        middle = [index for index, text in enumerate(again.texts) if text == "1"][20]
-        self.assertIsNone(mutants.edit_of(again, middle, middle + 1, "2"))
+    def test_a_mutant_names_its_place(self):
+        change = next(change for change in mutants.changes_of(self.source) if change[2] == ">=")
+        mutant = mutants.mutant_of(self.source, 7, change)
+        self.assertEqual(mutant.text(), "layer/a.cpp:4: `>` becomes `>=`: if (x > 3) return {};")
+        self.assertEqual((mutant.name, mutant.number(), mutant.layer()), ("m7", 7, "layer"))
 
-    def test_files_have_rooms_and_targets(self):
-        for path in mutants.copied_files():
-            room = mutants.room_of(path)
-            self.assertTrue((mutants.PLANTED / f"{room}.edits").is_file(), path)
+    def test_files_of_each_layer_and_what_uses_them(self):
+        files = mutants.mutable_files()
+        for path in ("optimized/pool/block_pool.cpp", "cuda/worker/worker.cpp", "reference/pool/block_pool.cpp",
+                     "contract/core/line.cpp", "properties/pool/driver.h", "properties/engine/nixl/facet.cpp"):
+            self.assertIn(path, files)
+        for path in ("properties/pool/rules.cpp", "contract/core/line_test.cpp", "cuda/virtual/virtual_device.cpp"):
+            self.assertNotIn(path, files)
+        self.assertEqual(mutants.parts_of("optimized/pool/block_pool.cpp"), ("block_pool", "engine"))
+        self.assertEqual(mutants.parts_of("optimized/files/file_tier.cpp")[0], "tiering")
+        self.assertEqual(mutants.parts_of("properties/engine/files/facet.cpp")[0], "engine.synchronous")
+        for path in files:
+            for target in mutants.targets_of(mutants.parts_of(path)):
+                self.assertTrue((plant.ROOT / "scenarios" / "cases" / target).is_dir(), path)
+
+    def test_the_sums_of_a_layer(self):
+        one = mutants.mutant_of(self.source, 1, next(mutants.changes_of(self.source)))
+        all_three = {name: one._replace(path="reference/pool/block_pool.cpp") for name in ("m1", "m2", "m3")}
+        verdicts = {"m1": {"random": "lockstep", "traces": None}, "m2": {"random": "numbers_add_up", "traces": None},
+                    "m3": {"random": None, "traces": "expectation"}}
+        row = mutants.rows_of_layers(all_three, verdicts, set())["reference"]
+        self.assertEqual((row["mutants"], row["killed"], row["random"], row["by traces, golden values or rules"]), (3, 3, 2, 2))
 
     def test_the_table_of_equivalent_mutants_can_be_read(self):
         for key in mutants.equivalent_mutants():

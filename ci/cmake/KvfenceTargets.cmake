@@ -120,7 +120,7 @@ endfunction()
 
 # kvfence_add_planted(<layer> [TABLE] [PART] SOURCES ... HEADERS ... [LINKS ...] [APART <room>...])
 # The library kvfence_planted_<layer>, alias kvfence::planted_<layer>: a copy of these files in namespace
-# kvfence::planted::<layer> with all edits of KVFENCE_PLANTED_EDITS, included as "planted/<layer>/...".
+# kvfence::planted::<layer> with all edits of properties/planted/, included as "planted/<layer>/...".
 # With TABLE it has the list of all planted bugs too; with PART other files of the layer are not copied, and used as
 # they are. Warnings are for the sources themselves. APART: as for kvfence_add_library.
 function(kvfence_add_planted layer)
@@ -128,7 +128,8 @@ function(kvfence_add_planted layer)
   find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
   set(target kvfence_planted_${layer})
   set(root ${PROJECT_BINARY_DIR}/instrumented)
-  file(GLOB edits RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${KVFENCE_PLANTED_EDITS}/*.edits)
+  file(GLOB edits RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
+    ${PROJECT_SOURCE_DIR}/properties/planted/*.edits)
   set(files ${ARG_SOURCES} ${ARG_HEADERS})
   list(TRANSFORM files PREPEND ${layer}/)
   set(copies ${files})
