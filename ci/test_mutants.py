@@ -43,6 +43,11 @@ class Mutants(unittest.TestCase):
             ("x > 3", "!(x > 3)"), (">", ">="), ("3", "4"), ("+", "-"), ("1", "2"), ("log ( y , x ) ;", ""),
             ("last_ = y ;", "")])
 
+    def test_the_head_of_a_loop_has_no_statement(self):
+        loop = plant.Source("layer/a.cpp", "void f() {\n  for (int i = 0; i < n(); ++i) go([&] { run(); });\n}\n")
+        left_out = [" ".join(loop.texts[first:last]) for first, last, new in mutants.changes_of(loop) if not new]
+        self.assertEqual(left_out, ["run ( ) ;"])
+
     def test_all_stand_in_one_text_behind_switches(self):
         changes = list(mutants.changes_of(self.source))
         those = [mutants.mutant_of(self.source, number, change) for number, change in enumerate(changes, start=1)]
