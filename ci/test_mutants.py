@@ -20,6 +20,9 @@ std::vector<int> Counter::next(int x) {
   std::vector<int> all(y);
   log(y, x);
   last_ = y;
+  KVFENCE_CHECK(y > 0 &&
+                    y < 9,
+                "a promise");
   return all;
 }
 
