@@ -1,5 +1,7 @@
 #include "contract/core/scenario.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace kvfence {
@@ -8,6 +10,10 @@ namespace {
 InputError error_at(std::string_view file, const Line& line, std::string found,
                     std::string expected) {
   return {std::string(file), line.position, std::move(found), std::move(expected)};
+}
+
+bool has(const std::vector<std::string_view>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 bool is_blank(const Line& line) { return line.verb.empty() && !line.expectation; }
@@ -21,10 +27,11 @@ Parsed<std::string> target_name(const Line& line, std::string_view file) {
   return line.subject;
 }
 
-/// The lines of a scenario, sorted: comments at the top, `target`, `config`, commands.
+/// The lines of a scenario, sorted: comments at the top, `target`, `config`, `digests`, commands.
 struct ScenarioLines {
   std::vector<std::string> comments;
   std::optional<Line> config;
+  std::optional<Line> digests;
   std::vector<const Line*> commands;
 };
 
@@ -33,11 +40,34 @@ std::optional<InputError> check_expectation(const std::vector<Field>& expectatio
                                             const std::vector<std::string_view>& names,
                                             std::string_view file) {
   for (const Field& field : expectation) {
-    bool known = false;
-    for (std::string_view name : names) known = known || name == field.key;
-    if (!known) return detail::unknown_key(file, field, detail::one_of(names));
+    if (!has(names, field.key)) return detail::unknown_key(file, field, detail::one_of(names));
   }
   return std::nullopt;
+}
+
+/// Rejects what is no digest.
+std::optional<InputError> check_digest(const Line& line, std::string_view file) {
+  const std::vector<Field>& fields = *line.expectation;
+  const auto* const bytes = fields.size() == 1 && fields.front().key == Digests::kField
+                                ? fields.front().value.get_if<Bytes>()
+                                : nullptr;
+  if (bytes && bytes->data.size() == Digests::kBytes) return std::nullopt;
+  Line found;
+  found.expectation = fields;
+  return error_at(file, line, "'" + print(found) + "'",
+                  "'-> digest=0x' and 16 hex digits, as in every recording with a line 'digests'");
+}
+
+Parsed<Digests> digests_of(const Line& line, const std::vector<std::string_view>& names,
+                           std::string_view file) {
+  if (!line.subject.empty()) return detail::unexpected_subject(file, line);
+  Parsed<Digests> digests = from_fields<Digests>(line.fields, Digests::kLine, file, line.position);
+  if (!digests) return digests.error();
+  for (const std::string& member : digests->members) {
+    if (has(names, member)) continue;
+    return error_at(file, line, "member '" + member + "'", detail::one_of(names));
+  }
+  return digests;
 }
 
 }  // namespace
@@ -68,14 +98,19 @@ Parsed<ScenarioLines> sort_lines(const Document& document, std::string_view file
       continue;
     }
     if (line.verb == "target") {
-      return error_at(file, line, "a second 'target'", "one target a file");
+      return error_at(file, line, "a second 'target'", "one scenario (--episode says which)");
     }
-    if (line.verb == "config") {
-      if (lines.config) return error_at(file, line, "a second 'config'", "one config a file");
-      if (!lines.commands.empty()) {
-        return error_at(file, line, "'config' after a command", "config before every command");
+    if (line.verb == "config" || line.verb == Digests::kLine) {
+      std::optional<Line>& place = line.verb == "config" ? lines.config : lines.digests;
+      if (place) {
+        return error_at(file, line, "a second '" + line.verb + "'",
+                        "one " + line.verb + " a scenario");
       }
-      lines.config = line;
+      if (!lines.commands.empty()) {
+        return error_at(file, line, "'" + line.verb + "' after a command",
+                        line.verb + " before every command");
+      }
+      place = line;
       continue;
     }
     if (line.verb.empty()) {
@@ -108,15 +143,52 @@ Parsed<Scenario> scenario_from_document(const Target& target, const Document& do
   }
   if (const Parsed<Setup> setup = prepare(scenario); !setup) return setup.error();
   const std::vector<std::string_view> names = observation_names(target);
+  if (lines->digests) {
+    Parsed<Digests> digests = digests_of(*lines->digests, names, file);
+    if (!digests) return digests.error();
+    scenario.digests = std::move(*digests);
+  }
   for (const Line* line : lines->commands) {
     Parsed<Command> command = command_from_line(target, *line, file);
     if (!command) return command.error();
     if (line->expectation) {
-      if (auto error = check_expectation(*line->expectation, names, file)) return *error;
+      if (auto error = scenario.digests ? check_digest(*line, file)
+                                        : check_expectation(*line->expectation, names, file)) {
+        return *error;
+      }
     }
     scenario.steps.push_back({std::move(*command), line->expectation, line->position});
   }
   return scenario;
+}
+
+std::vector<Document> episodes_of(Document document) {
+  std::vector<Document> episodes;
+  const auto is_target = [](const Line& line) { return line.verb == "target"; };
+  auto begin = document.begin();
+  auto target = std::find_if(begin, document.end(), is_target);
+  while (target != document.end()) {
+    target = std::find_if(target + 1, document.end(), is_target);
+    auto end = target;
+    while (end != document.end() && is_blank(*std::prev(end))) --end;
+    episodes.emplace_back(std::move_iterator(begin), std::move_iterator(end));
+    begin = end;
+  }
+  if (episodes.empty()) episodes.push_back(std::move(document));
+  return episodes;
+}
+
+Parsed<std::vector<Scenario>> scenarios_from_document(const Target& target, Document document,
+                                                      std::string_view file) {
+  std::vector<Scenario> scenarios;
+  const std::vector<Document> episodes = episodes_of(std::move(document));
+  for (const Document& episode : episodes) {
+    Parsed<Scenario> scenario = scenario_from_document(target, episode, file);
+    if (!scenario) return scenario.error();
+    if (episodes.size() > 1) scenario->episode = scenarios.size();
+    scenarios.push_back(std::move(*scenario));
+  }
+  return scenarios;
 }
 
 Document to_document(const Scenario& scenario) {
@@ -128,6 +200,11 @@ Document to_document(const Scenario& scenario) {
   target.verb = "target";
   target.subject = scenario.target->name;
   document.push_back(config_line(scenario.config));
+  if (scenario.digests) {
+    Line& digests = document.emplace_back();
+    digests.verb = Digests::kLine;
+    digests.fields = to_fields(*scenario.digests);
+  }
   for (const Step& step : scenario.steps) {
     document.push_back(to_line(step.command));
     document.back().expectation = step.expectation;

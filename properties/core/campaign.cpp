@@ -23,8 +23,6 @@ void cut_after(Scenario& scenario, const Divergence& divergence) {
 namespace {
 
 constexpr std::string_view kOverrides = "--config";
-/// In a row, before a side is taken to have nothing of what is drawn.
-constexpr int kRefusedDrawsMax = 1024;
 
 /// Sets a member of the records of one kind, wherever they stand in the configuration:
 /// `offloading.eviction_policy=arc`.
@@ -146,8 +144,10 @@ CampaignResult run_campaign(const Checks& checks, Implementation& expected, Impl
       if (!divergence || divergence->oracle != "unsupported") break;
       result.refusals.add(divergence->message);
     }
-    result.progress.commands += lockstep.num_commands();
+    const bool is_stopped = divergence && divergence->oracle == "stopped";
+    result.progress.commands += is_stopped ? lockstep.num_collected() : lockstep.num_commands();
     ++result.progress.episodes;
+    if (is_stopped) break;
     if (divergence) {
       cut_after(scenario, *divergence);
       result.failure = {std::move(*divergence), std::move(scenario), episode,

@@ -72,6 +72,10 @@ inline Choices episode_choices(std::uint64_t seed, std::uint64_t episode) {
 /// command under way, so after a failed implementation all of them stay.
 void cut_after(Scenario& scenario, const Divergence& divergence);
 
+/// Configurations in a row that a side does not have, before it is taken to have nothing of what is
+/// drawn.
+inline constexpr int kRefusedDrawsMax = 1024;
+
 /// Draws configurations until one fits the overrides: a pinned member may rule others out. What is
 /// wrong with the last one, if none did.
 Parsed<Setup> draw_setup(const Checks& checks, Choices& choices,
@@ -87,7 +91,7 @@ std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Ch
 std::vector<GoalCount> goal_counts_of(const Checks& checks, const GoalCounts& counts);
 
 /// Runs episodes until a divergence, a bound, or keep_going(progress) == false (asked after every
-/// episode).
+/// episode); the position of the lockstep may end it within one.
 CampaignResult run_campaign(const Checks& checks, Implementation& expected, Implementation& actual,
                             const CampaignOptions& options,
                             const std::function<bool(const CampaignProgress&)>& keep_going);

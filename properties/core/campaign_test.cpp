@@ -117,6 +117,39 @@ TEST(Campaign, EndsWhereNothingIsTaken) {
   EXPECT_EQ(result.progress.commands, 0u);
 }
 
+/// Tells its run to stop in the n-th command.
+class Watched final : public Implementation {
+ public:
+  Watched(RunPosition& position, std::uint64_t command) : position_(position), left_(command) {}
+  std::string name() const override { return inner_->name(); }
+  std::optional<ImplementationFailure> reset(const Setup& setup) override {
+    return inner_->reset(setup);
+  }
+  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
+                                             Observe observe, Observation& observation) override {
+    if (--left_ == 0) position_.must_stop = true;
+    return inner_->apply(command, world, observe, observation);
+  }
+
+ private:
+  RunPosition& position_;
+  std::uint64_t left_;
+  std::unique_ptr<Implementation> inner_ = block_pool_sides().make_optimized();
+};
+
+TEST(Campaign, StopsWithinAnEpisodeWhereItIsTold) {
+  const auto reference = block_pool_sides().make_reference();
+  RunPosition position;
+  Watched watched(position, 130);
+  CampaignOptions options;
+  options.episode_commands = 100;
+  options.lockstep.position = &position;
+  const auto result = run_campaign(block_pool_checks(), *reference, watched, options, kToTheEnd);
+  EXPECT_FALSE(result.failure);
+  EXPECT_EQ(result.progress.commands, 130u);
+  EXPECT_EQ(result.progress.episodes, 2u);
+}
+
 TEST(Refusals, CountsTheRestTogetherWhereThereAreManyReasons) {
   Refusals refusals;
   for (std::uint64_t number = 0; number < 40; ++number) refusals.add(std::to_string(number));

@@ -15,7 +15,8 @@ struct Divergence {
       oracle;  ///< who saw it: "lockstep", "expectation", "implementation", an invariant's name;
                ///< "crash": the process ended that ran both sides;
                ///< "unsupported": nobody, since a side does not have the configuration,
-               ///< "unavailable": nor this target, or cannot be started
+               ///< "unavailable": nor this target, or cannot be started,
+               ///< "stopped": nobody, since no more was wanted
   std::string
       field;  ///< the observation's member, with an index where it is a list: "free_queue[2]"
   std::string expected;  ///< the reference's side, or what the rule demands; line-language text

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "properties/core/difference.h"
+#include "properties/core/observation_digest.h"
 
 namespace kvfence {
 
@@ -17,6 +18,7 @@ Lockstep::Lockstep(const Checks& checks, Implementation& expected, Implementatio
       expected_observations_(window_ + 1) {}
 
 std::optional<Divergence> Lockstep::start(const Setup& setup) {
+  if (auto stopped = stop_if_told(0)) return stopped;
   if (options_.position) options_.position->begin_step(0);
   world_ = checks_.target->make_world(setup);
   rules_ = options_.oracles.rules ? checks_.make_rules(setup) : nullptr;
@@ -45,6 +47,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
   const std::size_t slot = after(newest_);
   Observation& expected = expected_observations_[slot];
   const std::size_t step = num_commands_;
+  if (auto stopped = stop_if_told(step)) return stopped;
   if (options_.position) options_.position->begin_step(step);
   world_->apply(command);
   if (auto failure = expected_.apply(command, *world_, observe, expected)) {
@@ -90,6 +93,14 @@ std::optional<Divergence> Lockstep::step(const Command& command,
                        answers_at_once ? last_actual() : expected, *world_, step);
 }
 
+std::optional<Divergence> Lockstep::stop_if_told(std::size_t step) const {
+  if (!options_.position || !options_.position->must_stop) return std::nullopt;
+  Divergence stopped;
+  stopped.step = step;
+  stopped.oracle = "stopped";
+  return stopped;
+}
+
 std::optional<Divergence> Lockstep::finish() {
   while (num_collected_ < num_commands_) {
     if (auto divergence = collect_oldest()) return divergence;
@@ -99,6 +110,7 @@ std::optional<Divergence> Lockstep::finish() {
 
 std::optional<Divergence> Lockstep::collect_oldest() {
   const std::size_t step = num_collected_;
+  if (auto stopped = stop_if_told(step)) return stopped;
   const Observation& expected = expected_observations_[oldest_];
   // What the other side does not report keeps the expected value: nothing is claimed about it.
   Observation& actual = actual_observations_[newest_actual_];
@@ -141,14 +153,19 @@ std::optional<Divergence> run_scenario(Lockstep& lockstep, const Scenario& scena
 
 std::optional<Divergence> run_scenario(Lockstep& lockstep, const Scenario& scenario,
                                        const Setup& setup) {
+  static const std::optional<std::vector<Field>> kNone;
   if (auto divergence = lockstep.start(setup)) return divergence;
+  std::optional<ObservationDigest> digest;
+  if (scenario.digests) digest.emplace(*scenario.digests);
   for (std::size_t index = 0; index < scenario.steps.size(); ++index) {
     const Step& step = scenario.steps[index];
     const bool is_last = index + 1 == scenario.steps.size();
     const bool want_state = is_last || step.expectation.has_value();
-    if (auto divergence = lockstep.step(step.command, step.expectation, want_state)) {
-      return divergence;
-    }
+    const auto& expectation = digest ? kNone : step.expectation;
+    if (auto divergence = lockstep.step(step.command, expectation, want_state)) return divergence;
+    if (!digest) continue;
+    digest->add(lockstep.last_expected());
+    if (auto missed = digest->check(scenario, index, lockstep.world())) return missed;
   }
   return lockstep.finish();
 }

@@ -55,6 +55,8 @@ class Lockstep {
 
   const World& world() const { return *world_; }
   std::size_t num_commands() const { return num_commands_; }
+  /// Those whose answers the actual side has given.
+  std::size_t num_collected() const { return num_collected_; }
   /// Over all runs of this lockstep.
   const GoalCounts& goal_counts() const { return *goal_counts_; }
 
@@ -66,6 +68,7 @@ class Lockstep {
   std::size_t after(std::size_t slot) const {
     return slot + 1 == expected_observations_.size() ? 0 : slot + 1;
   }
+  std::optional<Divergence> stop_if_told(std::size_t step) const;
   std::optional<Divergence> collect_oldest();
   std::optional<Divergence> compare(const Observation& expected, std::size_t step) const;
 

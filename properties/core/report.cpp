@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "contract/core/joined.h"
+#include "contract/core/scenario.h"
 #include "properties/core/number_text.h"
 #include "properties/core/xml_text.h"
 
@@ -38,7 +39,8 @@ std::size_t num_unmet(const Report& report) {
 }
 
 bool is_command(const Line& line) {
-  return !line.verb.empty() && line.verb != "target" && line.verb != "config";
+  return !line.verb.empty() && line.verb != "target" && line.verb != "config" &&
+         line.verb != Digests::kLine;
 }
 
 std::size_t num_commands(const Document& scenario) {

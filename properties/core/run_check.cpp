@@ -1,5 +1,6 @@
 #include "properties/core/run_check.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -52,23 +53,35 @@ void add_failure(Report& report, const Checks& checks, Implementation& expected,
 
 Parsed<Report> run_document(const Checks& checks, Implementation& expected, Implementation& actual,
                             const CheckOptions& options, Report report) {
-  Parsed<Scenario> scenario =
-      scenario_from_document(*checks.target, *options.scenario, options.scenario_file);
-  if (!scenario) return scenario.error();
-  if (options.commands_max && *options.commands_max < scenario->steps.size()) {
-    scenario->steps.resize(static_cast<std::size_t>(*options.commands_max));
-  }
-  Lockstep lockstep(checks, expected, actual,
-                    {.oracles = options.oracles, .position = options.position});
+  Parsed<std::vector<Scenario>> episodes =
+      scenarios_from_document(*checks.target, *options.scenario, options.scenario_file);
+  if (!episodes) return episodes.error();
   const auto start = Clock::now();
-  std::optional<Divergence> divergence = run_scenario(lockstep, *scenario);
   report.source = options.scenario_file;
-  report.commands = lockstep.num_commands();
-  report.seconds = seconds_since(start);
-  if (!divergence) return report;
-  cut_after(*scenario, *divergence);
-  add_failure(report, checks, expected, actual, std::move(*divergence), std::move(*scenario),
-              options);
+  if (episodes->size() > 1) {
+    report.numbers.emplace_back("episodes", static_cast<double>(episodes->size()));
+  }
+  for (Scenario& scenario : *episodes) {
+    const std::uint64_t left = options.commands_max.value_or(UINT64_MAX) - report.commands;
+    scenario.steps.resize(std::min<std::uint64_t>(scenario.steps.size(), left));
+    if (options.position) options.position->episode = scenario.episode.value_or(0);
+    Lockstep lockstep(checks, expected, actual,
+                      {.state_every = scenario.has_sparse_state() ? UINT32_MAX : 1,
+                       .oracles = options.oracles,
+                       .position = options.position});
+    std::optional<Divergence> divergence = run_scenario(lockstep, scenario);
+    report.commands += lockstep.num_commands();
+    report.seconds = seconds_since(start);
+    if (!divergence) continue;
+    if (scenario.episode) {
+      report.episode = *scenario.episode;
+      report.source += ", episode " + std::to_string(report.episode);
+    }
+    cut_after(scenario, *divergence);
+    add_failure(report, checks, expected, actual, std::move(*divergence), std::move(scenario),
+                options);
+    break;
+  }
   return report;
 }
 

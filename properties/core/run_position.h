@@ -21,6 +21,7 @@ struct RunPosition {
 
   // Written by the watcher.
   std::atomic<std::uint64_t> last_episode{UINT64_MAX};  ///< none after it is to be begun
+  std::atomic<bool> must_stop{false};  ///< between two answers, though the episode has not ended
 
   void begin_step(std::uint64_t command) {
     step.store(command, std::memory_order_relaxed);

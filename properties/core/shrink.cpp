@@ -152,6 +152,7 @@ class Shrinker {
     best_ = failing;
     if (!options_.keep_expectations) {
       for (Step& step : best_.steps) step.expectation.reset();
+      best_.digests.reset();
     }
     size_ = size_of(best_);
     ++tries_;

@@ -29,6 +29,7 @@ struct OutputOptions {
 struct RunCommandOptions {
   std::vector<std::string> paths;  ///< files, and folders that are searched for *.kvs
   Subject subject;
+  std::optional<std::size_t> episode;  ///< of each file; all without
   CheckOptions check;  ///< without a scenario
   OutputOptions output;
 };
@@ -114,7 +115,7 @@ int shrink_command(const ShrinkCommandOptions& options);
 struct RecordCommandOptions {
   std::string target = "block_pool";
   std::string scenario_file;  ///< record the answers to these commands; empty: random episodes
-  std::string out;            ///< a file for a scenario, a folder for random episodes
+  std::string out;            ///< a file; for random episodes also a folder
   RecordOptions record;
   OutputOptions output;
 };
@@ -129,6 +130,7 @@ int list_command(const ListCommandOptions& options);
 
 struct ExplainCommandOptions {
   std::string file;
+  std::optional<std::size_t> episode;
   std::string html_file;   ///< of what has a device; empty for none
   std::string trace_file;  ///< likewise
   Subject subject;

@@ -92,6 +92,9 @@ class Checker {
     bool is_any_left = true;
     while (is_any_left) {
       is_any_left = false;
+      if (!ask_to_go_on(runs)) {
+        for (const auto& run : runs) run->position().must_stop = true;
+      }
       for (std::size_t number = 0; number < runs.size(); ++number) {
         if (!runs[number]->wait_for(kWaitForEach)) {
           is_any_left = true;
@@ -99,10 +102,8 @@ class Checker {
           take(number, *runs[number]);
         }
       }
-      const bool goes_on = ask_to_go_on(runs);
       // An earlier episode may still fail.
       for (const auto& run : runs) {
-        if (!goes_on) run->position().last_episode = 0;
         const std::uint64_t last = run->position().last_episode;
         run->position().last_episode = std::min(last, first_failed_episode_);
       }
@@ -202,8 +203,9 @@ class Checker {
     report.divergence = divergence_of(crash);
     if (options_.scenario) {
       report.source = options_.scenario_file;
+      report.episode = crash.episode;
       report.commands = crash.step + 1;
-      Parsed<Scenario> scenario = parsed(*options_.scenario);
+      Parsed<Scenario> scenario = parsed(episodes_of(*options_.scenario).at(crash.episode));
       KVFENCE_CHECK(scenario, "a scenario that ran can be read");
       scenario->steps.resize(std::min<std::size_t>(scenario->steps.size(), crash.step + 1));
       report.scenario = to_document(*scenario);

@@ -206,6 +206,24 @@ TEST(ContainedCheck, TriesOneLongEpisodeWhereEarlierOnesCount) {
   EXPECT_EQ(outcome.report.reproduce, "");
 }
 
+TEST(ContainedCheck, NamesTheEpisodeOfAFileThatCrashes) {
+  const ContainedCheck check =
+      check_of(block_pool_sides(), {.command = 5, .counts_across_episodes = true});
+  const std::string episode = "target block_pool\ntake_events\ntake_events\ntake_events\n";
+  CheckOptions options;
+  options.scenario = *parse_document(episode + episode + episode);
+  options.shrink = false;
+  const Outcome outcome = check_contained(check, options);
+  ASSERT_TRUE(outcome.report.divergence);
+  EXPECT_EQ(outcome.report.divergence->oracle, "crash");
+  EXPECT_EQ(outcome.report.divergence->step, 1);
+  EXPECT_EQ(outcome.report.episode, 1);
+  const Parsed<Scenario> scenario = scenario_from_document(
+      block_pool_sides().target(), outcome.report.scenario, "the report's scenario");
+  ASSERT_TRUE(scenario);
+  EXPECT_EQ(scenario->steps.size(), 2);
+}
+
 TEST(ContainedCheck, NamesTheWholeCheckWhereNoEpisodeShowsIt) {
   const ContainedCheck check =
       check_of(block_pool_sides(), {.command = 7, .spares_first_episode = true});

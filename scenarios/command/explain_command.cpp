@@ -59,7 +59,7 @@ std::optional<std::string> refusal(const ExplainCommandOptions& options, const S
 }  // namespace
 
 int explain_command(const ExplainCommandOptions& options) {
-  const Parsed<LoadedScenario> loaded = load_scenario(options.file);
+  const Parsed<LoadedScenario> loaded = load_scenario(options.file, options.episode);
   if (!loaded) return bad_input(loaded.error());
   Parsed<Scenario> scenario = loaded->target->scenario(loaded->document, options.file);
   if (!scenario) return bad_input(scenario.error());

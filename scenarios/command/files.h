@@ -1,8 +1,9 @@
 #pragma once
 
-/// Files as the commands read and write them. Errors are text for people; nothing is left
-/// half-written.
+/// Files as the commands read and write them, those compressed by gzip as they were before. Errors
+/// are text for people; nothing is left half-written.
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,24 +15,31 @@
 
 namespace kvfence {
 
-/// The whole file, or why it cannot be read.
+/// The whole file, unpacked; or why it cannot be read.
 Parsed<std::string> read_file(const std::string& path);
 
-/// Writes beside it and renames, so that a reader sees the old text or the new. The message if that
-/// fails.
+/// Writes beside it and renames, so that a reader sees the old text or the new; compressed where
+/// the name ends in .gz, equal texts to equal bytes. The message if that fails.
 std::optional<std::string> write_file(const std::string& path, std::string_view text);
+
+/// Whether the name ends in .kvs or .kvs.gz.
+bool is_scenario_name(const std::string& path);
 
 /// A scenario file, parsed, with the target that it names.
 struct LoadedScenario {
   Document document;
   const TargetTools* target = nullptr;
 };
-Parsed<LoadedScenario> load_scenario(const std::string& path);
+/// episode: this one of several alone.
+/// Errors: besides, no such episode; episodes of several targets.
+Parsed<LoadedScenario> load_scenario(const std::string& path,
+                                     std::optional<std::size_t> episode = std::nullopt);
 
-/// The files that the paths name: files as they are, folders searched for *.kvs, sorted.
+/// The files that the paths name: files as they are, folders searched for *.kvs and *.kvs.gz,
+/// sorted.
 Parsed<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths);
 
-/// "a/b.shrunk.kvs" for "a/b.kvs".
+/// "a/b.shrunk.kvs" for "a/b.kvs" and "a/b.kvs.gz".
 std::string shrunk_path(const std::string& path);
 
 }  // namespace kvfence

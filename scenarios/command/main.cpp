@@ -479,6 +479,7 @@ class CommandLine {
                                     [&] { return run_command(run_); });
     options.value("FILE", run_.paths, "scenario files, or folders of them")->required();
     options.value("--until", run_.check.commands_max, "stop after that many commands");
+    options.value("--episode", run_.episode, "only this episode of a file of several");
     options.flag_off("--no-shrink", run_.check.shrink,
                      "report a failure as found, without shrinking it");
     options.oracles(run_.check.oracles);
@@ -614,12 +615,21 @@ class CommandLine {
     options.value("FILE", record_.scenario_file,
                   "record the answers to these commands (without it: random episodes)");
     options.with_default("--target", record_.target, "target of random episodes");
-    options.value("--out", record_.out, "output file; for random episodes an output folder");
+    options.value("--out", record_.out,
+                  "output file (.kvs, or .kvs.gz compressed); for random episodes a folder, or a "
+                  "file of all");
     options.with_default("--seed", record_.record.seed, "seed of random episodes");
     options.with_default("--episodes", record_.record.episodes, "number of random episodes");
+    options.value("--episode", record_.record.episode, "only this episode, of the seed or of FILE");
     options.positive("--episode-commands", record_.record.episode_commands,
                      "commands per random episode");
     options.value("--config", config_, "settings that every configuration must have", "KEY=VALUE");
+    options
+        .value("--digests", record_.record.digest_every,
+               "write a digest of every N observations in the place of their texts", "N")
+        ->check(CLI::PositiveNumber);
+    options.flag("--sparse-state", record_.record.sparse_state,
+                 "with --digests: observe the state only where a digest stands");
     options.subject(record_.record.subject);
     options.output(record_.output, /*junit=*/false);
   }
@@ -638,6 +648,7 @@ class CommandLine {
     const Options options = command("explain", "tell the story of a scenario, step by step",
                                     [&] { return explain_command(explain_); });
     options.value("FILE", explain_.file, "a scenario")->required();
+    options.value("--episode", explain_.episode, "only this episode of a file of several");
     options.value("--html", explain_.html_file, "write what the device did as a page", "OUT");
     options.value("--trace", explain_.trace_file,
                   "write what the device did for chrome://tracing or Perfetto", "OUT");

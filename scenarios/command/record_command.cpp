@@ -14,52 +14,73 @@
 namespace kvfence {
 namespace {
 
+/// What was written where, or why nothing was.
+int finish(const Outcome& outcome, const std::optional<std::string>& problem,
+           const std::string& what, const OutputOptions& output) {
+  if (outcome.exit_code != exit_code::kAgree) return without_report(outcome, output);
+  if (problem) return bad_input(*problem);
+  std::printf("%s, %s commands\n", what.c_str(), with_thousands(outcome.report.commands).c_str());
+  return exit_code::kAgree;
+}
+
 int record_scenario(const RecordCommandOptions& options) {
-  const Parsed<LoadedScenario> loaded = load_scenario(options.scenario_file);
+  const Parsed<LoadedScenario> loaded =
+      load_scenario(options.scenario_file, options.record.episode);
   if (!loaded) return bad_input(loaded.error());
   const std::string path = options.out.empty() ? options.scenario_file : options.out;
-  std::optional<std::string> problem;
+  std::string text;
   const Outcome outcome = loaded->target->record_document(
-      loaded->document, options.scenario_file, options.record.subject,
-      [&](const std::string&, const Document& document) {
-        problem = write_file(path, print(document));
-      });
-  if (outcome.exit_code != exit_code::kAgree) return without_report(outcome, options.output);
-  if (problem) return bad_input(*problem);
-  std::printf("%s: %llu commands recorded\n", path.c_str(),
-              static_cast<unsigned long long>(outcome.report.commands));
-  return exit_code::kAgree;
+      loaded->document, options.scenario_file, options.record,
+      [&](const std::string&, const Document& document) { text += print(document); });
+  std::optional<std::string> problem;
+  if (outcome.exit_code == exit_code::kAgree) problem = write_file(path, text);
+  return finish(outcome, problem, path + ": recorded", options.output);
 }
 
 }  // namespace
 
 int record_command(const RecordCommandOptions& options) {
+  const RecordOptions& record = options.record;
+  if (record.sparse_state && !record.digest_every) {
+    return bad_input("--sparse-state: not without --digests");
+  }
   if (!options.scenario_file.empty()) return record_scenario(options);
   const auto found = tools_of(options.target, "--target");
   if (!found) return bad_input(found.error());
   const TargetTools& target = **found;
-  if (options.out.empty()) return bad_input("record: --out FOLDER says where the traces go");
+  if (options.out.empty()) {
+    return bad_input("record: --out says where the traces go: a folder, or a file (.kvs, .kvs.gz)");
+  }
+  const bool is_one_file = is_scenario_name(options.out);
   std::error_code error;
-  std::filesystem::create_directories(options.out, error);
+  if (!is_one_file) std::filesystem::create_directories(options.out, error);
   if (error) return bad_input("--out: " + options.out + ": " + error.message());
 
   Progress progress("episodes", options.output.quiet);
   std::optional<std::string> problem;
-  std::uint64_t num_files = 0;
-  const std::string prefix(target.name_under(options.record.config_overrides));
+  std::string text;  // of one file
+  std::uint64_t num_episodes = 0;
+  const std::string prefix(target.name_under(record.config_overrides));
   const Outcome outcome =
-      target.record_random(options.record, [&](const std::string& name, const Document& document) {
+      target.record_random(record, [&](const std::string& name, const Document& document) {
+        progress.show(++num_episodes, record.episodes);
+        if (is_one_file) {
+          text += print(document);
+          return;
+        }
         const auto path = std::filesystem::path(options.out) / (prefix + "-" + name + ".kvs");
         if (!problem) problem = write_file(path.string(), print(document));
-        progress.show(++num_files, options.record.episodes);
       });
   progress.clear();
-  if (outcome.exit_code != exit_code::kAgree) return without_report(outcome, options.output);
-  if (problem) return bad_input(*problem);
-  std::printf("%s: %llu traces, %s commands\n", options.out.c_str(),
-              static_cast<unsigned long long>(num_files),
-              with_thousands(outcome.report.commands).c_str());
-  return exit_code::kAgree;
+  if (is_one_file && outcome.exit_code == exit_code::kAgree)
+    problem = write_file(options.out, text);
+  for (const Refusal& each : outcome.report.refusals.reasons()) {
+    if (options.output.quiet) break;
+    std::fprintf(stderr, "kvfence: drawn again %llu times: %s\n",
+                 static_cast<unsigned long long>(each.count), each.why.c_str());
+  }
+  return finish(outcome, problem, options.out + ": " + with_thousands(num_episodes) + " traces",
+                options.output);
 }
 
 }  // namespace kvfence

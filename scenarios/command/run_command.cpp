@@ -44,7 +44,7 @@ int run_command(const RunCommandOptions& options) {
   std::size_t num_disagreements = 0;
   for (const std::string& file : *files) {
     progress.show(reports.size(), files->size());
-    const Parsed<LoadedScenario> loaded = load_scenario(file);
+    const Parsed<LoadedScenario> loaded = load_scenario(file, options.episode);
     if (!loaded) {
       progress.clear();
       exit_code = worse(exit_code, bad_input(loaded.error()));
@@ -63,7 +63,9 @@ int run_command(const RunCommandOptions& options) {
     if (report.divergence && report.commands_before_shrinking > 0) {
       save_failure(report, shrunk_path(file), options.subject);
     } else if (report.divergence) {
-      report.reproduce = "kvfence run " + file + arguments_again(report, options.subject);
+      report.reproduce = "kvfence run " + file;
+      if (report.episode > 0) report.reproduce += " --episode " + std::to_string(report.episode);
+      report.reproduce += arguments_again(report, options.subject);
     }
     if (!options.output.json) {
       if (report.passed()) {

@@ -9,8 +9,8 @@
 #include "contract/core/joined.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/campaign.h"
-#include "properties/core/difference.h"
 #include "properties/core/lockstep.h"
+#include "properties/core/observation_digest.h"
 #include "scenarios/command/contained_check.h"
 #include "scenarios/command/exit_code.h"
 #include "scenarios/command/shell_word.h"
@@ -227,6 +227,9 @@ Outcome TargetTools::check(const Subject& subject, CheckOptions options, std::ui
   const std::string name(name_under(overrides));
   const Checks& checks = checks_under(overrides);
   Outcome outcome = checked(checks, subject, options, jobs);
+  if (outcome.exit_code == exit_code::kAgree && outcome.report.commands == 0) {
+    return cannot_run("nothing was compared: the time was up before the first answer");
+  }
   outcome.case_name = name + "-seed" + std::to_string(outcome.report.seed) + "-episode" +
                       std::to_string(outcome.report.episode);
   return outcome;
@@ -300,60 +303,97 @@ Outcome TargetTools::shrink(const Document& document, const std::string& file,
 
 class TargetTools::Recorder {
  public:
-  explicit Recorder(Pair& pair) : pair_(pair) {}
+  Recorder(Pair& pair, const RecordOptions& options) : pair_(pair), options_(options) {}
 
-  std::optional<Outcome> start(const Setup& setup) {
+  /// Begins a scenario, without steps.
+  std::optional<ImplementationFailure> start(Scenario& scenario, const Setup& setup) {
     world_ = setup.target().make_world(setup);
-    observation_ = Observation{};
-    observation_.numbers.emplace(*setup.target().numbers);
-    return refused(pair_.actual->reset(setup));
+    observation_ = default_observation(setup.target());
+    digest_.reset();
+    scenario.digests.reset();
+    if (auto failure = pair_.actual->reset(setup)) return failure;
+    const std::vector<std::string> unreported = pair_.actual->unreported();
+    form_ = {{}, options_.sparse_state, options_.subject.arguments()};
+    for (const std::string_view name : observation_names(setup.target())) {
+      if (std::find(unreported.begin(), unreported.end(), name) != unreported.end()) continue;
+      form_.members.emplace_back(name);
+    }
+    if (!options_.digest_every) return std::nullopt;
+    digest_.emplace(form_);
+    scenario.digests = form_;
+    return std::nullopt;
   }
 
-  std::optional<Outcome> record(Step& step) {
+  /// Writes down what follows the step, the index-th of that many.
+  std::optional<ImplementationFailure> record(Step& step, std::size_t index, std::size_t total) {
     world_->apply(step.command);
-    if (auto outcome =
-            refused(pair_.actual->apply(step.command, *world_, Observe::kState, observation_))) {
-      return outcome;
+    const bool has_digest = digest_ && (index + 1 == total || index % *options_.digest_every ==
+                                                                  *options_.digest_every - 1);
+    const bool has_state = has_digest || !options_.sparse_state;
+    const Observe observe = has_state ? Observe::kState : Observe::kNumbers;
+    if (auto failure = pair_.actual->apply(step.command, *world_, observe, observation_)) {
+      return failure;
     }
-    step.expectation = to_fields(observation_);
-    for (Field& field : *step.expectation) {
-      symbolize(field.value, [this](std::string_view bytes) { return world_->symbol_of(bytes); });
+    step.expectation.reset();
+    if (!digest_) {
+      step.expectation = recorded_fields(observation_, form_.members);
+      symbolize(*step.expectation, *world_);
+      return std::nullopt;
+    }
+    digest_->add(observation_);
+    if (has_digest) {
+      Value value(Value::Variant(digest_->take()));
+      step.expectation.emplace().push_back({Digests::kField, std::move(value), {}});
     }
     return std::nullopt;
+  }
+
+  /// Nothing is recorded then.
+  Outcome refused(const ImplementationFailure& failure) const {
+    if (auto outcome = pair_.refusal(divergence_of(*pair_.actual, failure, 0))) return *outcome;
+    return bad_input_outcome(pair_.actual->name() + ": " + failure.message);
   }
 
   const Observation& observation() const { return observation_; }
   const World& world() const { return *world_; }
 
  private:
-  std::optional<Outcome> refused(const std::optional<ImplementationFailure>& failure) const {
-    if (!failure) return std::nullopt;
-    if (auto outcome = pair_.refusal(divergence_of(*pair_.actual, *failure, 0))) return outcome;
-    return bad_input_outcome(pair_.actual->name() + ": " + failure->message);
-  }
-
   Pair& pair_;
+  const RecordOptions& options_;
+  Digests form_;
   std::unique_ptr<World> world_;
   Observation observation_;
+  std::optional<ObservationDigest> digest_;
 };
 
 Outcome TargetTools::record_random(const RecordOptions& options, const Sink& sink) const {
   Pair pair(sides_);
   if (auto refused = pair.open(options.subject)) return std::move(*refused);
   const Checks& checks = checks_under(options.config_overrides);
+  Recorder recorder(pair, options);
   Outcome outcome;
-  for (std::uint64_t episode = 0; episode < options.episodes; ++episode) {
+  for (std::uint64_t episode = options.episode.value_or(0); episode < options.end_episode();
+       ++episode) {
     Choices choices = episode_choices(options.seed, episode);
-    const Parsed<Setup> setup = draw_setup(checks, choices, options.config_overrides);
-    if (!setup) return bad_input_outcome(setup.error().to_text());
     Scenario scenario(sides_.target());
+    std::optional<Setup> setup;
+    std::optional<ImplementationFailure> failure;
+    for (int draw = 0; draw < kRefusedDrawsMax; ++draw) {
+      Parsed<Setup> drawn = draw_setup(checks, choices, options.config_overrides);
+      if (!drawn) return bad_input_outcome(drawn.error().to_text());
+      setup = std::move(*drawn);
+      failure = recorder.start(scenario, *setup);
+      if (!failure || failure->kind != ImplementationFailure::Kind::kUnsupported) break;
+      outcome.report.refusals.add(failure->message);
+    }
+    if (failure) return recorder.refused(*failure);
     scenario.config = setup->config();
     const std::unique_ptr<Generator> generator = checks.make_generator(*setup, choices);
-    Recorder recorder(pair);
-    if (auto refused = recorder.start(*setup)) return std::move(*refused);
     for (std::uint32_t index = 0; index < options.episode_commands; ++index) {
       Step step{generator->next(choices, recorder.observation(), recorder.world())};
-      if (auto refused = recorder.record(step)) return std::move(*refused);
+      if ((failure = recorder.record(step, index, options.episode_commands))) {
+        return recorder.refused(*failure);
+      }
       scenario.steps.push_back(std::move(step));
     }
     scenario.comments = {" What " + pair.actual->name() + " did with random commands: seed " +
@@ -367,20 +407,26 @@ Outcome TargetTools::record_random(const RecordOptions& options, const Sink& sin
 }
 
 Outcome TargetTools::record_document(const Document& document, const std::string& file,
-                                     const Subject& subject, const Sink& sink) const {
-  Parsed<Scenario> scenario = this->scenario(document, file);
-  if (!scenario) return bad_input_outcome(scenario.error().to_text());
+                                     const RecordOptions& options, const Sink& sink) const {
+  Parsed<std::vector<Scenario>> episodes = scenarios_from_document(sides_.target(), document, file);
+  if (!episodes) return bad_input_outcome(episodes.error().to_text());
   Pair pair(sides_);
-  if (auto refused = pair.open(subject)) return std::move(*refused);
-  Recorder recorder(pair);
-  if (auto refused = recorder.start(prepared(sides_.target(), scenario->config)))
-    return std::move(*refused);
-  for (Step& step : scenario->steps) {
-    if (auto refused = recorder.record(step)) return std::move(*refused);
-  }
-  sink("", to_document(*scenario));
+  if (auto refused = pair.open(options.subject)) return std::move(*refused);
+  Recorder recorder(pair, options);
   Outcome outcome;
-  outcome.report.commands = scenario->steps.size();
+  for (Scenario& scenario : *episodes) {
+    if (const auto failure = recorder.start(scenario, prepared(sides_.target(), scenario.config))) {
+      return recorder.refused(*failure);
+    }
+    for (std::size_t index = 0; index < scenario.steps.size(); ++index) {
+      if (const auto failure =
+              recorder.record(scenario.steps[index], index, scenario.steps.size())) {
+        return recorder.refused(*failure);
+      }
+    }
+    sink("", to_document(scenario));
+    outcome.report.commands += scenario.steps.size();
+  }
   return outcome;
 }
 

@@ -36,8 +36,14 @@ struct RecordOptions {
   Subject subject;
   std::uint64_t seed = 1;
   std::uint64_t episodes = 1;
+  std::optional<std::uint64_t> episode;  ///< this one alone
   std::uint32_t episode_commands = 200;
   std::vector<Field> config_overrides;
+  /// One digest of that many observations in the place of their texts.
+  std::optional<std::uint32_t> digest_every;
+  bool sparse_state = false;  ///< then: the state is observed only where a digest stands
+
+  std::uint64_t end_episode() const { return episode ? *episode + 1 : episodes; }
 };
 
 /// One line of the table of planted bugs.
@@ -94,11 +100,12 @@ class TargetTools {
                  const ProgressCallback& keep_going, const Oracles& oracles = {}) const;
 
   /// Writes down what the subject answers: random episodes, or the commands of a document. Each
-  /// recorded scenario goes to `sink`.
+  /// recorded scenario goes to `sink`. Where the subject does not have a configuration, another one
+  /// is drawn.
   using Sink = std::function<void(const std::string& name, const Document& document)>;
   Outcome record_random(const RecordOptions& options, const Sink& sink) const;
-  Outcome record_document(const Document& document, const std::string& file, const Subject& subject,
-                          const Sink& sink) const;
+  Outcome record_document(const Document& document, const std::string& file,
+                          const RecordOptions& options, const Sink& sink) const;
 
   /// The story of a scenario, command by command; the report's text is the message. A scenario that
   /// crashes the subject is cut before the command that does.

@@ -4,6 +4,7 @@
 Usage: test_command.py KVFENCE [unittest arguments]
 """
 
+import gzip
 import json
 import os
 import pathlib
@@ -253,6 +254,25 @@ class Outside(Command):
             self.assertEqual(result["unreported"], ["events", "keys"])
             self.assertEqual(list(result["refused"]), ["profile v0.23, only v0.19 is known"])
 
+    def test_a_bound_of_time_holds_within_an_episode(self):
+        endless = ("--episode-commands", "4000000000", "--seconds", "1", "--jobs", "2",
+                   "--config", "profile=v0.19")
+        for subject in ((), ("--sut", f"python3 -B {HERE / 'adapters' / 'minimal_pool.py'}")):
+            result = self.json_of(AGREE, "check", "--target", "block_pool", *endless, *subject)
+            self.assertGreater(result["commands"], 0)
+            self.assertLess(result["seconds"], 10)
+
+    def test_silence_is_found_though_the_time_is_up(self):
+        child = "read a; echo '-> implementation=mute'; read b; echo '->'; cat >/dev/null"
+        done = self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--seconds", "0.5", "--timeout", "1",
+                           "--no-shrink", "--jobs", "1", "--sut", child)
+        self.assertIn("was silent for 1000 ms", done.stdout)
+
+    def test_nothing_compared_is_no_agreement(self):
+        child = f"{KVFENCE} serve --target block_pool"
+        done = self.expect(CANNOT_RUN, "check", "--target", "block_pool", "--seconds", "0.000001", "--sut", child)
+        self.assertIn("nothing was compared", done.stderr)
+
     def test_a_child_without_the_target(self):
         done = self.check(CANNOT_RUN, "echo '-> unsupported=\"not this one\"'; cat >/dev/null")
         self.assertIn("not this one", done.stderr)
@@ -319,6 +339,82 @@ class Record(Command):
         name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=2", "free_blocks blocks=[1 2]")
         self.expect(AGREE, "record", name, "--out", "b.kvs", "--planted-bug", "free_reverses_list")
         self.expect(DISAGREEMENT, "run", "b.kvs")
+
+
+    def test_what_a_child_does_not_have_is_drawn_again(self):
+        child = f"python3 -B {HERE / 'adapters' / 'minimal_pool.py'}"
+        done = self.expect(AGREE, "record", "--target", "block_pool", "--episodes", "9", "--episode-commands", "20",
+                           "--sut", child, "--out", "all.kvs")
+        self.assertRegex(done.stderr, r"drawn again \d+ times: profile v0.23, only v0.19 is known")
+        text = (self.folder / "all.kvs").read_text()
+        self.assertEqual(text.count("target block_pool\n"), 9)
+        self.assertFalse(" events=" in text or " keys=" in text)  # which it does not report
+        self.expect(AGREE, "run", "all.kvs")
+        done = self.expect(CANNOT_RUN, "record", "--target", "block_pool", "--config", "profile=v0.23", "--sut", child,
+                           "--out", "none.kvs")
+        self.assertIn("only v0.19 is known", done.stderr)
+        self.assertFalse((self.folder / "none.kvs").exists())
+
+
+class Digests(Command):
+    def record(self, name, *arguments, commands="50"):
+        self.expect(AGREE, "record", "--target", "block_pool", "--episodes", "3", "--episode-commands", commands,
+                    "--digests", "16", "--out", name, *arguments)
+        return self.folder / name
+
+    def test_stand_for_the_text(self):
+        path = self.record("a.kvs.gz")
+        text = gzip.decompress(path.read_bytes()).decode()
+        self.assertEqual(text.count(" -> digest=0x"), 3 * 4)
+        self.assertEqual(text.count(" -> "), 3 * 4)
+        self.expect(AGREE, "run", "a.kvs.gz")
+        result = self.json_of(AGREE, "run", ".")
+        self.assertEqual((result["files"], result["commands"]), (1, 150))
+        self.expect(AGREE, "run", self.record("b.kvs", "--sparse-state").name)
+        self.assertEqual(self.record("again.kvs.gz").read_bytes(), path.read_bytes())
+        self.assertIn("Both sides agree", self.expect(AGREE, "explain", "a.kvs.gz", "--episode", "2").stdout)
+
+    def test_a_bug_is_found_and_shrunk_as_in_any_scenario(self):
+        self.record("a.kvs.gz", commands="300")
+        done = self.expect(DISAGREEMENT, "run", "a.kvs.gz", "--planted-bug", "free_reverses_list")
+        self.assertIn("reproduce: kvfence run a.shrunk.kvs --planted-bug free_reverses_list", done.stdout)
+        self.assertNotIn("digest", (self.folder / "a.shrunk.kvs").read_text())
+
+    def test_a_record_that_is_not_met_says_how_to_have_its_text(self):
+        text = gzip.decompress(self.record("a.kvs.gz").read_bytes()).decode()
+        at = text.rindex("digest=0x") + len("digest=0x")
+        self.write("b.kvs", text[:at] + ("1" if text[at] == "0" else "0") + text[at + 1:])
+        done = self.expect(DISAGREEMENT, "run", "b.kvs")
+        self.assertIn("a digest alone", done.stdout)
+        self.assertIn("command 50: -> error=", done.stdout)
+        self.assertIn("\nreproduce: kvfence run b.kvs --episode 2\n", done.stdout)
+        line = re.search(r"made again by: kvfence (record b.kvs --episode 2 --out full.kvs)$", done.stdout, re.M)
+        self.expect(AGREE, *line[1].split())
+        self.assertEqual((self.folder / "full.kvs").read_text().count("-> error="), 50)
+        self.expect(AGREE, "run", "full.kvs")
+
+    def test_a_damaged_file_is_named(self):
+        whole = self.record("a.kvs.gz").read_bytes()
+        half = len(whole) // 2
+        for damaged in (whole[:half], whole[:-1], whole[:half] + bytes([whole[half] ^ 255]) + whole[half + 1:],
+                        whole[:-8] + bytes(8), b"", b"target block_pool\n"):
+            (self.folder / "b.kvs.gz").write_bytes(damaged)
+            self.assertIn("b.kvs.gz: found a gzip stream that is damaged or cut off",
+                          self.expect(BAD_INPUT, "run", "b.kvs.gz").stderr)
+        (self.folder / "b.kvs.gz").write_bytes(whole + b"more")
+        self.assertIn("b.kvs.gz: found more after its end", self.expect(BAD_INPUT, "run", "b.kvs.gz").stderr)
+
+    def test_bad_input(self):
+        self.record("a.kvs")
+        self.write("two.kvs", "target block_pool", "take_events", "target kv_cache")
+        for arguments, words in (
+            (("run", "a.kvs", "--episode", "3"), "a.kvs: found --episode 3, expected one of its 3, counted from 0"),
+            (("run", "two.kvs"), "two.kvs:3:1: found target kv_cache, expected target block_pool as in the episodes"),
+            (("explain", "a.kvs"), "found a second 'target', expected one scenario (--episode says which)"),
+            (("record", "--sparse-state", "--out", "x"), "--sparse-state: not without --digests"),
+            (("record", "--digests", "0", "--out", "x"), "--digests"),
+        ):
+            self.assertIn(words, self.expect(BAD_INPUT, *arguments).stderr, arguments)
 
 
 class Explain(Command):
