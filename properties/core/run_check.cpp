@@ -66,8 +66,8 @@ Parsed<Report> run_document(const Checks& checks, Implementation& expected, Impl
     scenario.steps.resize(std::min<std::uint64_t>(scenario.steps.size(), left));
     if (options.position) options.position->episode = scenario.episode.value_or(0);
     Lockstep lockstep(checks, expected, actual,
-                      {.state_every = scenario.has_sparse_state() ? UINT32_MAX : 1,
-                       .oracles = options.oracles,
+                      {.oracles = options.oracles,
+                       .state_every = scenario.has_sparse_state() ? UINT32_MAX : 1,
                        .position = options.position});
     std::optional<Divergence> divergence = run_scenario(lockstep, scenario);
     report.commands += lockstep.num_commands();

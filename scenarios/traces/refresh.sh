@@ -1,58 +1,88 @@
 #!/usr/bin/env bash
 # Records all traces anew from the real vLLM: scenarios/traces/refresh.sh [KVFENCE]
 # KVFENCE is the program, build/release/scenarios/kvfence by default; needs both releases
-# (scenarios/adapters/fetch_vllm.py). Exit codes: those of kvfence.
+# (scenarios/adapters/fetch_vllm.py). The two are recorded side by side. Exit codes: those of kvfence.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 kvfence=${1:-build/release/scenarios/kvfence}
 
-# record RELEASE PROFILE TARGET SEED EPISODES COMMANDS [KEY=VALUE ...]
+# record OUT TARGET SEED EPISODES COMMANDS [OPTION ...] [--config] [KEY=VALUE ...]: of one release
 record() {
-  local release=$1 profile=$2 target=$3 seed=$4 episodes=$5 commands=$6
-  shift 6
-  "$kvfence" record --target "$target" --quiet --seed "$seed" --episodes "$episodes" \
-    --episode-commands "$commands" --config profile="$profile" "$@" --out "scenarios/traces/$profile" \
-    --sut "python3 -B scenarios/adapters/vllm.py --release $release"
+  local out=scenarios/traces/$profile/$1 target=$2 seed=$3 episodes=$4 commands=$5
+  shift 5
+  "$kvfence" record --target "$target" --quiet --seed "$seed" --episodes "$episodes" --episode-commands "$commands" \
+    --out "$out" --sut "python3 -B scenarios/adapters/vllm.py --release $release" "$@"
 }
 
-# Many small pools and caches; long lives; more blocks; kinds of attention that are seldom drawn; connectors; a filter.
-for pinned in "0.19.0 v0.19" "0.23.0 v0.23"; do
-  read -r release profile <<<"$pinned"
-  rm -f "scenarios/traces/$profile"/*.kvs
-  record "$release" "$profile" block_pool 1 16 200
-  record "$release" "$profile" block_pool 2 1 1500
-  record "$release" "$profile" block_pool 3 2 200 num_gpu_blocks=64
-  record "$release" "$profile" kv_cache 1 16 120
-  record "$release" "$profile" kv_cache 2 8 120
-  record "$release" "$profile" kv_cache 3 1 600
-  record "$release" "$profile" kv_cache 4 2 150 num_gpu_blocks=64
-  record "$release" "$profile" kv_cache 5 2 120 enable_caching=false \
+# As text, for people: one short episode.
+text() {
+  local name=$1 target=$2
+  shift 2
+  record "$name.kvs" "$target" 1 1 40 --config "profile=$profile" "$@"
+}
+
+# As digests. tight: few blocks, drawn, the state of every step. long: the same, but long lives.
+# wide: more blocks than are used at once, the state of every 16th step.
+digests() {
+  local name=$1-$2-seed$4 target=$3 seed=$4 episodes=$5 commands=$6 sparse=()
+  [ "$2" = wide ] && sparse=(--sparse-state)
+  shift 6
+  record "$name.kvs.gz" "$target" "$seed" "$episodes" "$commands" --digests 16 "${sparse[@]}" \
+    --config "profile=$profile" "$@"
+}
+
+# universes NAME TARGET WIDE: 115,000 commands
+universes() {
+  local name=$1 target=$2 wide=$3 seed
+  for seed in 101 102 103 104; do digests "$name" tight "$target" "$seed" 100 200; done
+  digests "$name" long "$target" 105 5 3000
+  for seed in 106 107; do digests "$name" wide "$target" "$seed" 10 1000 "$wide"; done
+}
+
+# assembly NAME: 20,000 commands of target engine
+assembly() {
+  local seed
+  for seed in 101 102 103; do digests "engine.$1" tight engine "$seed" 25 200 "assembly=$1"; done
+  digests "engine.$1" wide engine 104 5 1000 "assembly=$1" num_gpu_blocks=1000
+}
+
+release_of() {
+  release=$1 profile=$2
+  rm -f "scenarios/traces/$profile"/*
+  text block_pool block_pool
+  text kv_cache kv_cache
+  text eviction eviction policy=arc
+  text offload offload policy=arc
+  universes block_pool block_pool num_gpu_blocks=1500
+  universes kv_cache kv_cache num_gpu_blocks=1500
+  universes eviction eviction capacity=1000
+  universes offload offload capacity=1000
+  if [ "$profile" = v0.23 ]; then
+    text tiering tiering
+    universes tiering tiering capacity=1000
+  fi
+  for name in scheduler offloading simple synchronous prefill_decode multi; do
+    text "engine.$name" engine "assembly=$name"
+    assembly "$name"
+  done
+  # Kinds of attention that are seldom drawn; a filter that forgets; what else is drawn but now and then.
+  digests kv_cache.cross tight kv_cache 111 20 200 enable_caching=false \
     "groups=[(full block_size=4) (cross block_size=4)]"
-  record "$release" "$profile" engine 1 9 28 assembly=scheduler
-  record "$release" "$profile" engine 2 4 32 assembly=scheduler "connectors=[(scripted)]" kv_load_failure_policy=recompute
-  record "$release" "$profile" eviction 1 12 120
-  record "$release" "$profile" eviction 2 1 800 policy=arc
-  record "$release" "$profile" eviction 3 2 200 capacity=32
-  record "$release" "$profile" offload 1 12 120
-  record "$release" "$profile" offload 2 1 800 policy=arc
-  record "$release" "$profile" offload 3 2 200 capacity=32
-  record "$release" "$profile" offload 4 3 150 store_threshold=2 max_tracker_size=8
-  record "$release" "$profile" engine 9 4 60 assembly=offloading offloading.transfers_may_fail=false \
-    "offloading.file_tiers=[]"
-  record "$release" "$profile" engine 1 4 40 assembly=multi \
-    "connectors=[(multi children=[(scripted cross_layers=true) (scripted class=b cross_layers=true handshake=true)])]"
-  record "$release" "$profile" engine 2 4 40 assembly=multi \
-    "connectors=[(multi children=[(scripted shutdown_fails=true) (scripted class=b handshake=true) (scripted)])]" ranks=2
-  record "$release" "$profile" engine 9 4 60 assembly=prefill_decode
-  is_v0_23=$([ "$profile" = v0.23 ] && echo true || echo false)
-  record "$release" "$profile" engine 21 4 200 assembly=simple \
-    "simple.simple_offload_pins_hits=$is_v0_23" "simple.simple_offload_skips_stores_under_way=$is_v0_23" \
-    "simple.simple_offload_skips_unhashed_blocks=$is_v0_23" "simple.simple_offload_aligns_stores=$is_v0_23"
-  record "$release" "$profile" engine 1 4 60 assembly=synchronous example.num_layers=1
-  record "$release" "$profile" engine 2 2 60 assembly=synchronous "decode_bench.decode_bench_hma=$is_v0_23"
-done
-record 0.23.0 v0.23 tiering 1 8 120 "file_tiers=[]"
-record 0.23.0 v0.23 tiering 2 1 600 "file_tiers=[]"
-record 0.23.0 v0.23 engine 16 3 120 assembly=offloading offloading.transfers_may_fail=false \
-  offloading.spec_name=TieringOffloadingSpec offloading.num_tiers=2 "offloading.file_tiers=[]"
-record 0.19.0 v0.19 kv_cache 6 2 120 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"
+  digests offload.filter tight offload 111 20 200 store_threshold=2 max_tracker_size=8
+  digests engine.scheduler.recompute tight engine 111 10 200 assembly=scheduler "connectors=[(scripted)]" \
+    kv_load_failure_policy=recompute
+  digests engine.multi.scripted tight engine 111 10 200 assembly=multi ranks=2 \
+    "connectors=[(multi children=[(scripted shutdown_fails=true) (scripted class=b handshake=true) (scripted)])]"
+  if [ "$profile" = v0.23 ]; then
+    digests engine.offloading.tiers tight engine 111 25 200 assembly=offloading offloading.num_tiers=2 \
+      offloading.transfers_may_fail=false offloading.spec_name=TieringOffloadingSpec
+  else
+    digests kv_cache.sink tight kv_cache 111 20 200 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"
+  fi
+}
+
+mkdir -p scenarios/traces/v0.19 scenarios/traces/v0.23
+release_of 0.19.0 v0.19 &
+first=$!
+release_of 0.23.0 v0.23
+wait "$first"
