@@ -28,6 +28,13 @@ struct ImplementationFailure {
   Kind kind = Kind::kFailed;
 };
 
+/// Of an implementation from outside.
+struct SelfDescription {
+  std::vector<std::string> reported;    ///< members of the observation: those that are compared
+  std::vector<std::string> unreported;  ///< the others
+  std::uint32_t corrections = 0;        ///< of faults of the engine that it drives
+};
+
 class Implementation {
  public:
   virtual ~Implementation() = default;
@@ -51,8 +58,8 @@ class Implementation {
     return std::nullopt;
   }
 
-  /// Members of the observation that it never reports, which are not compared. Holds after a reset.
-  virtual std::vector<std::string> unreported() const { return {}; }
+  /// Where it is from outside, what it says of itself. Holds after a reset.
+  virtual std::optional<SelfDescription> described() const { return std::nullopt; }
 
   /// An independent copy of the whole state, or null where there is none to be had, as of a child
   /// process. assign() makes this one a copy instead, in the storage that it has.

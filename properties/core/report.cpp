@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -209,9 +210,30 @@ void add_reach(std::string& out, const Report& report) {
   }
 }
 
-/// What a verdict says nothing about.
-void add_left_out(std::string& out, const Report& report) {
-  if (!report.unreported.empty()) add_row(out, "unreported", joined(report.unreported, " "));
+/// In lines of a readable length; nothing where there are none.
+void add_names(std::string& out, std::string_view label, const std::vector<std::string>& names) {
+  constexpr std::size_t kLineMax = 96;
+  std::string line;
+  for (const std::string& name : names) {
+    if (!line.empty() && line.size() + 1 + name.size() > kLineMax) {
+      add_row(out, std::exchange(label, ""), std::exchange(line, ""));
+    }
+    line += (line.empty() ? "" : " ") + name;
+  }
+  if (!line.empty()) add_row(out, label, line);
+}
+
+/// What a verdict is about, and what it says nothing about.
+void add_scope(std::string& out, const Report& report) {
+  if (report.unreported.empty() && !report.compared.empty()) {
+    add_row(out, "compared", "all " + count_text(report.compared.size(), "member"));
+  } else {
+    add_names(out, "compared", report.compared);
+    add_names(out, "unreported", report.unreported);
+  }
+  if (report.corrections > 0) {
+    add_row(out, "corrected", count_text(report.corrections, "fault") + " of what it drives");
+  }
   if (report.refusals.count() == 0) return;
   add_row(out, "refused",
           count_text(report.refusals.count(), "configuration") + ", others drawn instead:");
@@ -238,7 +260,7 @@ std::string to_text(const Report& report) {
               count_text(report.disagreements, "disagreement"));
   if (report.oracles != Oracles{}) add_row(out, "oracles", to_text(report.oracles) + " alone");
   for (const auto& number : report.numbers) add_row(out, number.first, number_text(number.second));
-  add_left_out(out, report);
+  add_scope(out, report);
   // After a divergence nobody asks what else was seen.
   if (!report.divergence) add_reach(out, report);
   if (report.divergence && !report.scenario.empty()) add_scenario(out, report);
@@ -265,6 +287,8 @@ std::string to_json(const Report& report) {
   }
   if (!report.reproduce.empty()) json["reproduce"] = report.reproduce;
   for (const auto& number : report.numbers) json["numbers"][number.first] = number.second;
+  if (!report.compared.empty()) json["compared"] = report.compared;
+  if (report.corrections > 0) json["corrections"] = report.corrections;
   if (!report.unreported.empty()) json["unreported"] = report.unreported;
   for (const Refusal& each : report.refusals.reasons()) json["refused"][each.why] = each.count;
   for (const ReachCount& reach : report.reach) {

@@ -46,9 +46,11 @@ struct Report {
   std::string reproduce;                      ///< one command line; empty for none
 
   std::vector<ReachCount> reach;
-  std::vector<std::string>
-      unreported;     ///< members that the actual side never reports: not compared
-  Refusals refusals;  ///< by the actual side
+  // Of an actual side from outside:
+  std::vector<std::string> compared;    ///< members of the observation
+  std::vector<std::string> unreported;  ///< those that it never reports: not compared
+  std::uint32_t corrections = 0;        ///< of faults of the engine that it drives
+  Refusals refusals;                    ///< by the actual side
   std::vector<std::pair<std::string, double>> numbers;  ///< anything else worth a figure, in order
 
   /// No divergence, no disagreement, and every goal met.

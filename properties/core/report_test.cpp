@@ -68,7 +68,9 @@ TEST(ReportText, NamesTheOraclesWhereOneIsLeftOut) {
 
 TEST(ReportText, NamesWhatTheVerdictSaysNothingAbout) {
   Report report = agreement();
+  report.compared = {"error", "blocks", std::string(90, 'x')};
   report.unreported = {"events", "keys"};
+  report.corrections = 1;
   report.refusals.add("profile v0.23, only v0.19 is known", 4'500);
   report.refusals.add("no sinks");
 
@@ -76,14 +78,26 @@ TEST(ReportText, NamesWhatTheVerdictSaysNothingAbout) {
             "agree block_pool: optimized equals reference\n"
             "  source     random, seed 7\n"
             "  ran        1,000 commands in 0.25 s, 4,000 a second, 0 disagreements\n"
-            "  unreported events keys\n"
-            "  refused    4,501 configurations, others drawn instead:\n"
-            "             4,500  profile v0.23, only v0.19 is known\n"
-            "             1  no sinks\n");
-  EXPECT_NE(to_json(report).find(R"("unreported":["events","keys"],)"
+            "  compared   error blocks\n"
+            "             " +
+                std::string(90, 'x') +
+                "\n"
+                "  unreported events keys\n"
+                "  corrected  1 fault of what it drives\n"
+                "  refused    4,501 configurations, others drawn instead:\n"
+                "             4,500  profile v0.23, only v0.19 is known\n"
+                "             1  no sinks\n");
+  EXPECT_NE(to_json(report).find(R"("corrections":1,"unreported":["events","keys"],)"
                                  R"("refused":{"profile v0.23, only v0.19 is known":4500,)"
                                  R"("no sinks":1})"),
             std::string::npos);
+}
+
+TEST(ReportText, SaysWhereAllMembersAreCompared) {
+  Report report = agreement();
+  report.compared = {"error", "blocks"};
+  EXPECT_NE(to_text(report).find("  compared   all 2 members\n"), std::string::npos);
+  EXPECT_NE(to_json(report).find(R"("compared":["error","blocks"])"), std::string::npos);
 }
 
 TEST(ReportText, OfADisagreementShowsTheReferenceAsExpected) {

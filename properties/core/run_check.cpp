@@ -149,7 +149,11 @@ Parsed<Report> check(const Checks& checks, Implementation& expected, Implementat
   // A child has its own name only once it runs.
   if (result) {
     result->actual_name = actual.name();
-    result->unreported = actual.unreported();
+    if (auto described = actual.described()) {
+      result->compared = std::move(described->reported);
+      result->unreported = std::move(described->unreported);
+      result->corrections = described->corrections;
+    }
   }
   return result;
 }

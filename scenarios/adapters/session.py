@@ -24,6 +24,7 @@ class Target(NamedTuple):
     config_from_line: Callable[[Line], Any]  # raises ValueError
     readers: Dict[str, CommandReader]  # by verb
     make: Callable[[Any], Any]  # a fresh implementation from a configuration; raises Unsupported
+    corrections: int = 0  # faults of the engine that the adapter corrects
 
 
 def read_config(line: Line, config_type: Any, kinds: Dict[str, FieldKind]) -> Any:
@@ -87,7 +88,8 @@ class Session:
             description = self._describe()
             self._target = self._targets[line.subject]
             self._commands = {}
-            return f"-> {description}"
+            corrections = self._target.corrections
+            return f"-> {description}{f' corrections={corrections}' if corrections else ''}"
         if line.subject:
             raise ValueError(f"found {line.subject}, expected key=value")
         if line.verb == "config":

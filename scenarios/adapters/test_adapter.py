@@ -1157,6 +1157,12 @@ class Release(Story):
             ("update_draft_token_ids", "error=not_in_config"),
         ))
 
+    def test_says_how_many_faults_it_corrects(self):
+        (reply,) = self.ask("target engine")
+        (uncorrected,) = self.ask("target engine", options=("--uncorrected", next(iter(CORRECTIONS))))
+        self.assertEqual(reply["corrections"], uncorrected["corrections"] + 1)
+        self.assertNotIn("corrections", self.ask("target block_pool")[0])
+
     def test_corrections(self):
         self.assertEqual(list(CORRECTED), list(CORRECTIONS))
         for name, (lines, corrected, uncorrected) in CORRECTED.items():

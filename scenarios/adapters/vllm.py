@@ -148,7 +148,8 @@ def main() -> int:
     upstream = Upstream(arguments.release, arguments.path)
     session = Session(upstream.describe, block_pool_target(upstream.maker(UpstreamPool)),
                       kv_cache_target(upstream.maker(UpstreamKVCache)),
-                      engine_target(functools.partial(upstream.make_engine, uncorrected)),
+                      engine_target(functools.partial(upstream.make_engine, uncorrected))._replace(
+                          corrections=len(set(CORRECTIONS) - uncorrected)),
                       eviction_target(upstream.offload_maker(UpstreamEviction)),
                       offload_target(upstream.offload_maker(UpstreamOffload)),
                       tiering_target(upstream.offload_maker(UpstreamTiering)))

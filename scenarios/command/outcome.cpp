@@ -13,7 +13,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Divergence, step, oracle, field, expected, ac
 // What else a report has is no JSON by itself.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, target, source, expected_name, actual_name, seed,
                                    episode, commands, seconds, disagreements,
-                                   commands_before_shrinking, reproduce, reach, unreported, numbers)
+                                   commands_before_shrinking, reproduce, reach, compared,
+                                   unreported, corrections, numbers)
 
 std::string to_bytes(const Outcome& outcome) {
   const Report& report = outcome.report;

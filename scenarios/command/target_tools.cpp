@@ -312,11 +312,12 @@ class TargetTools::Recorder {
     digest_.reset();
     scenario.digests.reset();
     if (auto failure = pair_.actual->reset(setup)) return failure;
-    const std::vector<std::string> unreported = pair_.actual->unreported();
     form_ = {{}, options_.sparse_state, options_.subject.arguments()};
-    for (const std::string_view name : observation_names(setup.target())) {
-      if (std::find(unreported.begin(), unreported.end(), name) != unreported.end()) continue;
-      form_.members.emplace_back(name);
+    if (auto described = pair_.actual->described()) {
+      form_.members = std::move(described->reported);
+    } else {
+      const std::vector<std::string_view> names = observation_names(setup.target());
+      form_.members.assign(names.begin(), names.end());
     }
     if (!options_.digest_every) return std::nullopt;
     digest_.emplace(form_);

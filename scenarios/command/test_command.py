@@ -252,6 +252,7 @@ class Outside(Command):
                                   "--jobs", jobs)
             self.assertEqual((result["actual"], result["commands"]), ("minimal_pool", 4000))
             self.assertEqual(result["unreported"], ["events", "keys"])
+            self.assertEqual(result["compared"][:3], ["error", "hit", "blocks"])
             self.assertEqual(list(result["refused"]), ["profile v0.23, only v0.19 is known"])
 
     def test_a_bound_of_time_holds_within_an_episode(self):

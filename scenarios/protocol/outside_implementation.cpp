@@ -48,12 +48,15 @@ OutsideImplementation::OutsideImplementation(const Target& target, std::string c
       name_(command_),
       members_(observation_names(target)) {}
 
-std::vector<std::string> OutsideImplementation::unreported() const {
-  std::vector<std::string> names;
+std::optional<SelfDescription> OutsideImplementation::described() const {
+  if (!child_) return std::nullopt;
+  SelfDescription described;
   for (const std::string_view member : members_) {
-    if (child_ && !has(reported_, member)) names.emplace_back(member);
+    auto& names = has(reported_, member) ? described.reported : described.unreported;
+    names.emplace_back(member);
   }
-  return names;
+  described.corrections = corrections_;
+  return described;
 }
 
 // ---- The conversation ----
@@ -79,14 +82,17 @@ std::optional<ImplementationFailure> OutsideImplementation::read_handshake() {
   std::string implementation;
   std::string version;
   reported_ = members_;
+  corrections_ = 0;
   for (const Field& field : *reply_.expectation) {
     std::string expected;
     if (field.key == "implementation") {
       from_value(field.value, implementation, expected);
     } else if (field.key == "version") {
       from_value(field.value, version, expected);
+    } else if (field.key == "corrections") {
+      from_value(field.value, corrections_, expected);
     } else if (field.key != "observes") {
-      expected = "only implementation, version, observes";
+      expected = "only implementation, version, corrections, observes";
     } else if (const auto* values = field.value.get_if<Value::List>()) {
       std::vector<std::string_view> names;
       for (const Value& value : *values) {

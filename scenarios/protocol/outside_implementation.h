@@ -9,11 +9,13 @@
 ///     get_new_blocks num_blocks=1    -> error=none blocks=[1] num_free_blocks=6 ...
 ///
 /// `observes` names the members of the observation that the implementation reports; without it,
-/// all. `target` and `config` may be answered by `-> unsupported="why"`; a line that the child does
-/// not understand, by `-> malformed="why"`. At the end of its input the child exits.
+/// all. `corrections` says how many faults of the engine below it the child corrects. `target` and
+/// `config` may be answered by `-> unsupported="why"`; a line that the child does not understand,
+/// by `-> malformed="why"`. At the end of its input the child exits.
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -42,7 +44,7 @@ class OutsideImplementation final : public Implementation {
 
   /// What the child said of itself, "vllm 0.19.0"; before that, its command.
   std::string name() const override { return name_; }
-  std::vector<std::string> unreported() const override;
+  std::optional<SelfDescription> described() const override;
 
   /// Starts the child, unless it runs: what it answers to `target`.
   /// Errors: kUnavailable: the shell cannot run the command, or the child does not have the target.
@@ -89,6 +91,7 @@ class OutsideImplementation final : public Implementation {
   std::string name_;
   std::vector<std::string_view> members_;   ///< of an observation of the target
   std::vector<std::string_view> reported_;  ///< those that the child has
+  std::uint32_t corrections_ = 0;
   std::unique_ptr<ChildProcess> child_;
   bool has_answered_ = false;  ///< the child that runs
   std::string outgoing_;

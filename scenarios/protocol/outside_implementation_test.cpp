@@ -197,18 +197,23 @@ TEST(OutsideImplementation, SaysWhatItDoesNotReport) {
   OutsideImplementation outside(
       BlockPoolTarget::description(),
       canned({"-> implementation=toy observes=[error hit blocks success events num_free_blocks "
-              "num_empty num_cached num_referenced num_cached_keys usage free_queue]"}),
+              "num_empty num_cached num_referenced num_cached_keys usage free_queue] "
+              "corrections=3"}),
       quiet());
-  EXPECT_TRUE(outside.unreported().empty());
+  EXPECT_FALSE(outside.described());
   ASSERT_EQ(message(outside.start()), "no failure");
-  EXPECT_EQ(outside.unreported(), (std::vector<std::string>{"ref_cnts", "keys"}));
+  ASSERT_TRUE(outside.described());
+  EXPECT_EQ(outside.described()->unreported, (std::vector<std::string>{"ref_cnts", "keys"}));
+  EXPECT_EQ(outside.described()->reported.size(), 12u);
+  EXPECT_EQ(outside.described()->corrections, 3u);
 }
 
 TEST(OutsideImplementation, HandshakeHasToNameTheImplementation) {
   EXPECT_EQ(reset_failure(canned({"->"})),
             "babbled: found no name in the answer to 'target', expected implementation=...");
-  EXPECT_EQ(reset_failure(canned({"-> implementation=toy colour=red"})),
-            "babbled: found colour=red, expected only implementation, version, observes");
+  EXPECT_EQ(
+      reset_failure(canned({"-> implementation=toy colour=red"})),
+      "babbled: found colour=red, expected only implementation, version, corrections, observes");
   EXPECT_EQ(reset_failure(canned({"-> implementation=7"})),
             "babbled: found implementation=7, expected a word or a quoted string");
 }
