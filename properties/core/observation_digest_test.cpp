@@ -39,8 +39,9 @@ std::optional<Divergence> found_in(const std::string& text, const char* planted 
   Scenario& last = all->back();
   const auto reference = planted ? sides.make_planted(planted) : sides.make_reference();
   const auto same = planted ? sides.make_planted(planted) : sides.make_optimized();
-  Lockstep lockstep(*sides.checks, *reference, *same,
-                    {.rules = false, .state_every = last.has_sparse_state() ? UINT32_MAX : 1});
+  Lockstep lockstep(
+      *sides.checks, *reference, *same,
+      {.oracles = {.rules = false}, .state_every = last.has_sparse_state() ? UINT32_MAX : 1});
   return run_scenario(lockstep, last);
 }
 

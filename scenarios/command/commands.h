@@ -30,7 +30,7 @@ struct RunCommandOptions {
   std::vector<std::string> paths;  ///< files, and folders that are searched for *.kvs
   Subject subject;
   std::optional<std::size_t> episode;  ///< of each file; all without
-  CheckOptions check;  ///< without a scenario
+  CheckOptions check;                  ///< without a scenario
   OutputOptions output;
 };
 int run_command(const RunCommandOptions& options);
