@@ -72,7 +72,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
   newest_ = slot;
   enter(RunPhase::kJudges);
   const bool answers_at_once = window_ == 1;
-  const bool is_only_actual = answers_at_once && !options_.oracles.lockstep;
+  const bool is_only_actual = judges_actual_alone();
   if (expectation && options_.oracles.expectation) {
     const auto resolve = [this](std::string_view symbol) { return world_->resolve(symbol); };
     if (auto missed = matches(*expectation, expected, step, resolve)) return missed;
@@ -155,17 +155,21 @@ std::optional<Divergence> run_scenario(Lockstep& lockstep, const Scenario& scena
                                        const Setup& setup) {
   static const std::optional<std::vector<Field>> kNone;
   if (auto divergence = lockstep.start(setup)) return divergence;
-  std::optional<ObservationDigest> digest;
-  if (scenario.digests) digest.emplace(*scenario.digests);
+  std::vector<ObservationDigest> digests;  // of the expected side, and of one that is not compared
+  if (scenario.digests && lockstep.oracles().expectation) {
+    digests.assign(lockstep.judges_actual_alone() ? 2 : 1, ObservationDigest(*scenario.digests));
+  }
   for (std::size_t index = 0; index < scenario.steps.size(); ++index) {
     const Step& step = scenario.steps[index];
     const bool is_last = index + 1 == scenario.steps.size();
     const bool want_state = is_last || step.expectation.has_value();
-    const auto& expectation = digest ? kNone : step.expectation;
+    const auto& expectation = scenario.digests ? kNone : step.expectation;
     if (auto divergence = lockstep.step(step.command, expectation, want_state)) return divergence;
-    if (!digest) continue;
-    digest->add(lockstep.last_expected());
-    if (auto missed = digest->check(scenario, index, lockstep.world())) return missed;
+    for (ObservationDigest& digest : digests) {
+      const bool is_expected = &digest == &digests.front();
+      digest.add(is_expected ? lockstep.last_expected() : lockstep.last_actual());
+      if (auto missed = digest.check(scenario, index, lockstep.world())) return missed;
+    }
   }
   return lockstep.finish();
 }

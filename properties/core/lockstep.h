@@ -48,6 +48,9 @@ class Lockstep {
   std::optional<Divergence> finish();
 
   const Checks& checks() const { return checks_; }
+  const Oracles& oracles() const { return options_.oracles; }
+  /// Rules and expectations judge it as it is, since nothing ties it to the expected side.
+  bool judges_actual_alone() const { return window_ == 1 && !options_.oracles.lockstep; }
   /// What the expected side showed after the last command.
   const Observation& last_expected() const { return expected_observations_[newest_]; }
   /// What the actual side showed after the last command that was collected.

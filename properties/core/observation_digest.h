@@ -36,7 +36,7 @@ class ObservationDigest {
   std::optional<Divergence> check(const Scenario& scenario, std::size_t step, const World& world);
 
  private:
-  const std::vector<std::string>& members_;
+  std::vector<std::string> members_;
   std::string digest_ = std::string(Digests::kBytes, '\0');
   std::vector<std::vector<Field>> seen_;  ///< since the last take()
 };
