@@ -20,6 +20,7 @@
 #include "properties/core/swarm.h"
 #include "properties/eviction/keys.h"
 #include "properties/targets/rooms.h"
+#include "properties/tiering/draw_short_transfer.h"
 
 namespace kvfence::tiering {
 namespace {
@@ -302,7 +303,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
       const bool moves =
           fault.operation == FileOperation::kRead || fault.operation == FileOperation::kWrite;
       if ((moves && choices.once_in(2)) || choices.once_in(64)) {
-        fault.num_bytes = choices.below(80);
+        fault.num_bytes = draw_short_transfer(choices);
         continue;
       }
       fault.fails_with = static_cast<FileError>(1 + choices.below(kNumFileErrors - 1));

@@ -19,6 +19,7 @@
 #include "contract/connectors/offloading/offloading_spec_factory.h"
 #include "contract/core/check.h"
 #include "contract/engine/engine_setup.h"
+#include "properties/tiering/draw_short_transfer.h"
 
 namespace kvfence::engine::offloading {
 namespace {
@@ -222,7 +223,7 @@ class OffloadingDraws final : public Draws {
     const bool moves =
         fault.operation == FileOperation::kRead || fault.operation == FileOperation::kWrite;
     if (moves && choices.once_in(2)) {
-      fault.num_bytes = choices.below(80);
+      fault.num_bytes = tiering::draw_short_transfer(choices);
     } else {
       fault.fails_with = static_cast<FileError>(1 + choices.below(kNumFileErrors - 1));
     }
