@@ -46,6 +46,12 @@ class Mutants(unittest.TestCase):
             ("x > 3", "!(x > 3)"), (">", ">="), ("3", "4"), ("+", "-"), ("1", "2"), ("log ( y , x ) ;", ""),
             ("last_ = y ;", "")])
 
+    def test_each_target_but_the_worker_has_texts_and_digests_of_both_releases(self):
+        for target in mutants.ALL_TARGETS:
+            found = {(path.parent.name, path.suffix) for path in mutants.recordings_of(target)}
+            releases = {"worker": (), "tiering": ("v0.23",)}.get(target, ("v0.19", "v0.23"))
+            self.assertEqual(found, {(release, suffix) for release in releases for suffix in (".kvs", ".gz")}, target)
+
     def test_the_head_of_a_loop_has_no_statement(self):
         loop = plant.Source("layer/a.cpp", "void f() {\n  for (int i = 0; i < n(); ++i) go([&] { run(); });\n}\n")
         left_out = [" ".join(loop.texts[first:last]) for first, last, new in mutants.changes_of(loop) if not new]
