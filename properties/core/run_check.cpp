@@ -58,10 +58,11 @@ Parsed<Report> run_document(const Checks& checks, Implementation& expected, Impl
   if (!episodes) return episodes.error();
   const auto start = Clock::now();
   report.source = options.scenario_file;
-  if (episodes->size() > 1) {
+  if (episodes->size() > 1 && !options.episode) {
     report.numbers.emplace_back("episodes", static_cast<double>(episodes->size()));
   }
   for (Scenario& scenario : *episodes) {
+    if (options.episode && scenario.episode.value_or(0) != *options.episode) continue;
     const std::uint64_t left = options.commands_max.value_or(UINT64_MAX) - report.commands;
     scenario.steps.resize(std::min<std::uint64_t>(scenario.steps.size(), left));
     if (options.position) options.position->episode = scenario.episode.value_or(0);

@@ -29,8 +29,7 @@ struct OutputOptions {
 struct RunCommandOptions {
   std::vector<std::string> paths;  ///< files, and folders that are searched for *.kvs
   Subject subject;
-  std::optional<std::size_t> episode;  ///< of each file; all without
-  CheckOptions check;                  ///< without a scenario
+  CheckOptions check;  ///< without a scenario; an episode is one of each file
   OutputOptions output;
 };
 int run_command(const RunCommandOptions& options);

@@ -61,7 +61,7 @@ std::optional<std::string> refusal(const ExplainCommandOptions& options, const S
 int explain_command(const ExplainCommandOptions& options) {
   const Parsed<LoadedScenario> loaded = load_scenario(options.file, options.episode);
   if (!loaded) return bad_input(loaded.error());
-  Parsed<Scenario> scenario = loaded->target->scenario(loaded->document, options.file);
+  Parsed<Scenario> scenario = loaded->target->scenario(loaded->only(options.episode), options.file);
   if (!scenario) return bad_input(scenario.error());
   if (const auto refused = refusal(options, *scenario)) return bad_input(*refused);
   const Outcome outcome = loaded->target->explain(*scenario, options.file, options.subject);

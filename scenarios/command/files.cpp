@@ -132,12 +132,11 @@ Parsed<LoadedScenario> load_scenario(const std::string& path, std::optional<std:
   Parsed<Document> document = parse_document(*text, path);
   if (!document) return document.error();
   if (episode) {
-    std::vector<Document> episodes = episodes_of(std::move(*document));
-    if (*episode >= episodes.size()) {
+    const std::size_t num_episodes = episodes_of(*document).size();
+    if (*episode >= num_episodes) {
       return file_error(path, "--episode " + std::to_string(*episode),
-                        "one of its " + std::to_string(episodes.size()) + ", counted from 0");
+                        "one of its " + std::to_string(num_episodes) + ", counted from 0");
     }
-    *document = std::move(episodes[*episode]);
   }
   const Parsed<std::string> name = target_of(*document, path);
   if (!name) return name.error();
@@ -152,6 +151,10 @@ Parsed<LoadedScenario> load_scenario(const std::string& path, std::optional<std:
   const auto target = tools_of(*name, path, first->position);
   if (!target) return target.error();
   return LoadedScenario{std::move(*document), *target};
+}
+
+Document LoadedScenario::only(std::optional<std::size_t> episode) const {
+  return episode ? episodes_of(document).at(*episode) : document;
 }
 
 Parsed<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths) {

@@ -29,8 +29,11 @@ bool is_scenario_name(const std::string& path);
 struct LoadedScenario {
   Document document;
   const TargetTools* target = nullptr;
+
+  /// That episode, which the file has; the whole document without one.
+  Document only(std::optional<std::size_t> episode) const;
 };
-/// episode: this one of several alone.
+/// episode: which one is meant.
 /// Errors: besides, no such episode; episodes of several targets.
 Parsed<LoadedScenario> load_scenario(const std::string& path,
                                      std::optional<std::size_t> episode = std::nullopt);

@@ -479,7 +479,7 @@ class CommandLine {
                                     [&] { return run_command(run_); });
     options.value("FILE", run_.paths, "scenario files, or folders of them")->required();
     options.value("--until", run_.check.commands_max, "stop after that many commands");
-    options.value("--episode", run_.episode, "only this episode of a file of several");
+    options.value("--episode", run_.check.episode, "only this episode of a file of several");
     options.flag_off("--no-shrink", run_.check.shrink,
                      "report a failure as found, without shrinking it");
     options.oracles(run_.check.oracles);

@@ -30,7 +30,7 @@ int record_scenario(const RecordCommandOptions& options) {
   const std::string path = options.out.empty() ? options.scenario_file : options.out;
   std::string text;
   const Outcome outcome = loaded->target->record_document(
-      loaded->document, options.scenario_file, options.record,
+      loaded->only(options.record.episode), options.scenario_file, options.record,
       [&](const std::string&, const Document& document) { text += print(document); });
   std::optional<std::string> problem;
   if (outcome.exit_code == exit_code::kAgree) problem = write_file(path, text);

@@ -44,7 +44,7 @@ int run_command(const RunCommandOptions& options) {
   std::size_t num_disagreements = 0;
   for (const std::string& file : *files) {
     progress.show(reports.size(), files->size());
-    const Parsed<LoadedScenario> loaded = load_scenario(file, options.episode);
+    const Parsed<LoadedScenario> loaded = load_scenario(file, options.check.episode);
     if (!loaded) {
       progress.clear();
       exit_code = worse(exit_code, bad_input(loaded.error()));
