@@ -165,10 +165,9 @@ std::optional<Divergence> run_scenario(Lockstep& lockstep, const Scenario& scena
     const bool want_state = is_last || step.expectation.has_value();
     const auto& expectation = scenario.digests ? kNone : step.expectation;
     if (auto divergence = lockstep.step(step.command, expectation, want_state)) return divergence;
-    for (ObservationDigest& digest : digests) {
-      const bool is_expected = &digest == &digests.front();
-      digest.add(is_expected ? lockstep.last_expected() : lockstep.last_actual());
-      if (auto missed = digest.check(scenario, index, lockstep.world())) return missed;
+    for (std::size_t side = 0; side < digests.size(); ++side) {
+      digests[side].add(side == 0 ? lockstep.last_expected() : lockstep.last_actual());
+      if (auto missed = digests[side].check(scenario, index, lockstep.world())) return missed;
     }
   }
   return lockstep.finish();

@@ -49,7 +49,7 @@ class Story {
  private:
   void run(const Step& step) {
     static const std::optional<std::vector<Field>> kNone;
-    // Of digests, which are of several steps, no picture tells.
+    // A digest covers several steps, so no single picture shows it.
     const auto& expectation = scenario_.digests ? kNone : step.expectation;
     divergence_ = lockstep_.step(step.command, expectation, /*want_state=*/true);
     // A pipe answers late: wait, so that each picture shows both sides after the same command.
