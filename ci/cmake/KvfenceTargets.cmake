@@ -6,15 +6,15 @@ function(kvfence_not_fuzzed target)
   set_target_properties(${target} PROPERTIES KVFENCE_NOT_FUZZED ON)
 endfunction()
 
-# kvfence_hasten_build(<target> [SANITIZED_ONLY | RELEASE_ONLY] [UNOPTIMIZED])
+# kvfence_hasten_build(<target> [RELEASE_ONLY] [UNOPTIMIZED])
 # For code that takes longer to optimize than to run: under sanitizers without optimization, which
 # costs a third of the time, else with little, or with none. Debug builds are as they are.
 function(kvfence_hasten_build target)
-  cmake_parse_arguments(ARG "SANITIZED_ONLY;RELEASE_ONLY;UNOPTIMIZED" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "RELEASE_ONLY;UNOPTIMIZED" "" "" ${ARGN})
   if(KVFENCE_SANITIZE AND NOT ARG_RELEASE_ONLY)
     set(level -O0)
     kvfence_not_fuzzed(${target})
-  elseif(NOT KVFENCE_SANITIZE AND NOT ARG_SANITIZED_ONLY AND CMAKE_BUILD_TYPE STREQUAL "Release")
+  elseif(NOT KVFENCE_SANITIZE AND CMAKE_BUILD_TYPE STREQUAL "Release")
     set(level -O1)
     if(ARG_UNOPTIMIZED)
       set(level -O0)
@@ -72,7 +72,7 @@ endfunction()
 
 # kvfence_add_library(<layer> [SELDOM_RUN] HEADERS ... [SOURCES ...] [LINKS ...] [APART <room>...])
 # The library kvfence_<layer>, alias kvfence::<layer>; include root is the repository. SELDOM_RUN:
-# not optimized under sanitizers. With KVFENCE_UNITY the sources of a room are one translation unit, but
+# not optimized under sanitizers, else a little. With KVFENCE_UNITY the sources of a room are one translation unit, but
 # for the rooms that stand APART, where helpers of several sources have one name.
 function(kvfence_add_library layer)
   cmake_parse_arguments(ARG "SELDOM_RUN" "" "SOURCES;HEADERS;LINKS;APART" ${ARGN})
@@ -91,7 +91,7 @@ function(kvfence_add_library layer)
       endforeach()
     endif()
     if(ARG_SELDOM_RUN)
-      kvfence_hasten_build(${target} SANITIZED_ONLY)
+      kvfence_hasten_build(${target})
     endif()
     kvfence_precompile(${target})
   else()
