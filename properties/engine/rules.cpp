@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "contract/core/declare.h"
+#include "contract/core/joined.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/pool/request.h"
@@ -27,6 +28,7 @@
 #include "properties/core/invariant_values.h"
 #include "properties/core/named_place.h"
 #include "properties/engine/shown_requests.h"
+#include "properties/engine/step_rounds.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/block_table_rules.h"
 #include "properties/pool/event_mirror.h"
@@ -91,6 +93,11 @@ constexpr Invariant kCoreInvariants[] = {
      "without requests, and copies of a connector's own, every block but null and sinks is free"},
     {"engine.21", "a_refused_command_changes_nothing",
      "after a refused command numbers and state are those before it"},
+    {"engine.22", "steps_do_not_go_round",
+     "while there are only steps, and only running requests hold blocks, none brings the "
+     "requests back "
+     "to "
+     "where an earlier one left them"},
 };
 
 using Rule = NamedPlace<kCoreInvariants>;
@@ -150,6 +157,7 @@ class SchedulerRules {
     there_.clear();
     pause_state_ = PauseState::kUnpaused;
     num_connector_events_ = 0;
+    rounds_.forget();
     block_tables_.reset();
     mirror_.emplace();
   }
@@ -162,6 +170,13 @@ class SchedulerRules {
     planned_now_ = std::holds_alternative<Schedule>(command);
     if (planned_now_) ++num_steps_;
     take_calls(shown, world);
+    const StepRounds::Round* round = rounds_.take(command, shown, num_base_blocks());
+    if (round && !have_equals(round->preempted, world)) {
+      return broken("steps_do_not_go_round", "preempted", "steps that get on",
+                    phrase("where they were " + std::to_string(round->num_steps) +
+                           " steps ago; preempted meanwhile: " + joined(round->preempted)),
+                    world);
+    }
     if (const auto* added = std::get_if<AddRequest>(&command)) {
       add(*added, world);
     } else if (const auto* handed_over = std::get_if<HandOver>(&command)) {
@@ -901,6 +916,21 @@ class SchedulerRules {
     return std::nullopt;
   }
 
+  /// Whether one of these came at the same time as another request of the same priority. Upstream
+  /// lets such requests preempt each other in turns
+  /// (scenarios/cases/engine/scheduler/preemption/rounds_of_equals.kvs).
+  bool have_equals(const std::vector<std::string>& names, const World& world) {
+    if (config_.policy != SchedulingPolicy::kPriority) return false;
+    return std::ranges::any_of(names, [&](const std::string& name) {
+      const Track* const one = find(name, world);
+      return one && std::ranges::any_of(there_, [&](RequestNumber number) {
+               const Track& other = tracks_[number];
+               return &other != one && other.limits.priority == one->limits.priority &&
+                      other.limits.arrival_time == one->limits.arrival_time;
+             });
+    });
+  }
+
   Found check_rest(const Observation& observation, const World& world) const {
     const EngineObservation& shown = observation.of(role_);
     const bool is_idle = shown.num_referenced_blocks == num_base_blocks();
@@ -945,6 +975,7 @@ class SchedulerRules {
   bool state_was_seen_ = true;              ///< after the command before
   BlockTableInvariants block_tables_;
   std::optional<EventMirror> mirror_;  ///< nothing: some events were not observed
+  StepRounds rounds_;
   // Scratch.
   std::vector<RequestBlocks> holders_;
   std::vector<std::uint32_t> num_places_;  ///< by block

@@ -94,8 +94,7 @@ const std::vector<Canaries> kCanaries = {
      .shrunk_commands_max = 20,
      // Who gets a turn, tokens and room, in which order, and what is computed or cached sooner or
      // later than need be; what workers and statistics are told besides blocks.
-     .need_the_reference = {"admission_after_preemption",
-                            "all_token_ids_missing",
+     .need_the_reference = {"all_token_ids_missing",
                             "async_load_counts_against_budget",
                             "connector_asked_again_after_load",
                             "connector_reset_skipped",

@@ -1,0 +1,83 @@
+#include "properties/engine/step_rounds.h"
+
+#include <algorithm>
+#include <set>
+#include <variant>
+
+#include "properties/engine/shown_requests.h"
+
+namespace kvfence::engine {
+namespace {
+
+/// A step comes back, and nothing else is reported with it.
+bool is_bare_update(const Command& command) {
+  const auto* const update = std::get_if<Update>(&command);
+  return update && update->finished_recving.empty() && update->finished_sending.empty() &&
+         update->invalid_blocks.empty() && update->reports.empty();
+}
+
+/// Blocks that are held for a copy, or for a request that finished, are let go some day, which ends
+/// the round. Those of a request that has loaded and waits for a seat are not, in upstream either
+/// (scenarios/cases/engine/scheduler/preemption/rounds_beside_a_loaded_request.kvs).
+bool only_running_hold_blocks(const SchedulerObservation& shown, std::uint32_t num_base_blocks) {
+  std::set<BlockId> held;
+  for (const RequestBlocks& table : *shown.tables) {
+    const RequestState* const state = find_state(shown, table.request);
+    if (!state || state->status != RequestStatus::kRunning) return false;
+    for (const auto& blocks : table.blocks) {
+      for (const BlockId block : blocks) {
+        if (block >= num_base_blocks) held.insert(block);
+      }
+    }
+  }
+  return held.size() + num_base_blocks == shown.num_referenced_blocks;
+}
+
+/// How often a request was preempted is left out, since it only grows.
+StateDigest digest_of(const SchedulerObservation& shown) {
+  StateHash hash;
+  for (const RequestState& state : *shown.requests) {
+    hash.add_all(state.id, state.status, state.num_tokens, state.num_computed_tokens,
+                 state.num_output_placeholders, state.spec_tokens);
+  }
+  hash.add_all(*shown.running, *shown.waiting, *shown.skipped_waiting);
+  for (const ScheduledRequest& planned : *shown.scheduled) {
+    hash.add_all(planned.request, planned.num_tokens);
+  }
+  return hash.digest();
+}
+
+}  // namespace
+
+const StepRounds::Round* StepRounds::take(const Command& command, const SchedulerObservation& shown,
+                                          std::uint32_t num_base_blocks) {
+  if (is_bare_update(command)) return nullptr;
+  if (!std::holds_alternative<Schedule>(command) || !shown.requests.has_value()) {
+    forget();
+    return nullptr;
+  }
+  if (shown.scheduled->empty() && shown.preempted->empty()) return nullptr;
+  if (!shown.preempted->empty() && !only_running_hold_blocks(shown, num_base_blocks)) {
+    forget();
+    return nullptr;
+  }
+  const StateDigest requests = digest_of(shown);
+  const auto first = std::ranges::find(met_, requests, &Met::requests);
+  if (first == met_.end()) {
+    met_.push_back({requests, *shown.preempted});
+    return nullptr;
+  }
+  round_ = {static_cast<std::size_t>(met_.end() - first), {}};
+  for (auto later = first + 1; later != met_.end(); ++later) {
+    round_.preempted.insert(round_.preempted.end(), later->preempted.begin(),
+                            later->preempted.end());
+  }
+  round_.preempted.insert(round_.preempted.end(), shown.preempted->begin(), shown.preempted->end());
+  // Who goes on goes round once more.
+  forget();
+  met_.push_back({requests, *shown.preempted});
+  if (!only_running_hold_blocks(shown, num_base_blocks)) return nullptr;
+  return &round_;
+}
+
+}  // namespace kvfence::engine
