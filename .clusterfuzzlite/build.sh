@@ -9,6 +9,7 @@ for name in line_language kv_events; do
   cp "$WORK/kvfence/fuzz/fuzz_$name" "$OUT/$name"
   (cd "fuzz/corpus/$name" && zip -q -r "$OUT/${name}_seed_corpus.zip" .)
 done
+fuzz/make_dictionary > "$OUT/line_language.dict"
 # The program knows from its name which part it is.
 while read -r part _; do
   case $part in '' | '#') continue ;; esac
