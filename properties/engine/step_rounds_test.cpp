@@ -1,4 +1,4 @@
-// When steps go round, and what ends a round. By hand, since nothing but a fault of a scheduler makes one.
+// When steps go round, and what ends a round.
 
 #include "properties/engine/step_rounds.h"
 
