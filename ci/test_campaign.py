@@ -40,12 +40,21 @@ FUZZ_STUB = '''#!/usr/bin/env python3
 import os, pathlib, sys
 prefix = next(each for each in sys.argv if each.startswith("-artifact_prefix=")).split("=")[1]
 (pathlib.Path(sys.argv[-2]) / "new").write_text("x")
-print("#9 NEW cov: 120 ft: 300\\nstat::number_of_executed_units: 500", file=sys.stderr)
+print("#9 NEW cov: 120 ft: 300\\nstat::number_of_executed_units: 50\\nstat::number_of_commands:       500", file=sys.stderr)
 if os.environ["KVFENCE_FUZZ_TARGET"] == "engine.multi":
     pathlib.Path(prefix + "crash-1").write_text("y")
     print("# divergence at command 2, seen by lockstep: holders\\ntarget engine\\nadd id=A\\nadd id=B\\n"
           "# end of the scenario\\nSUMMARY: libFuzzer: deadly signal", file=sys.stderr)
     sys.exit(77)
+'''
+
+
+# Fails where the inputs that it replays are all those of the other one; of the repository's corpus it gets none.
+REPLAY_STUB = '''#!/usr/bin/env python3
+import pathlib, sys
+names = [path.name for path in pathlib.Path(sys.argv[-1]).iterdir()]
+print("SUMMARY: AddressSanitizer: heap-use-after-free", file=sys.stderr)
+sys.exit(1 if "-runs=0" in sys.argv and names == ["new"] else 0)
 '''
 
 
@@ -115,6 +124,19 @@ class CampaignTest(unittest.TestCase):
         self.assertNotIn("add id=B", found)
         self.assertEqual((self.folder / "out" / "findings" / f"{name}.input").read_text(), "y")
 
+    def test_what_fuzzing_finds_is_replayed_once(self):
+        programs = []
+        for name, text in (("fast", FUZZ_STUB), ("sanitized", REPLAY_STUB)):
+            programs.append(self.folder / name)
+            programs[-1].write_text(text)
+            programs[-1].chmod(0o755)
+        done = self.campaign("--rounds", "2", "--part", "block_pool", "--fuzz", str(programs[0]), "--fuzz-seconds", "1",
+                             "--replay", str(programs[1]))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        (name, known), = self.state()["findings"].items()
+        self.assertEqual(known["times"], 1, "in the second round nothing is new")
+        self.assertIn("heap-use-after-free", (self.folder / "out" / "findings" / f"{name}.kvs").read_text())
+
     def test_a_task_of_a_slurm_array_is_a_shard(self):
         """The tasks 3 to 5, of which this one is the second."""
         task = {"SLURM_ARRAY_TASK_MIN": "3", "SLURM_ARRAY_TASK_MAX": "5", "SLURM_ARRAY_TASK_ID": "4"}
@@ -143,7 +165,8 @@ class CampaignTest(unittest.TestCase):
         self.campaign("--rounds", "1", "--part", "block_pool")
         for arguments, words in ((("--name", "other", "--rounds", "1"), "holds a campaign with --name campaign"),
                                  (("--part", "no_such", "--rounds", "1"), "expected some of block_pool"),
-                                 (("--shard", "2/2"), "expected K/N")):
+                                 (("--shard", "2/2"), "expected K/N"),
+                                 (("--replay", str(self.stub)), "expected --fuzz")):
             done = self.campaign(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(words, done.stderr)

@@ -32,6 +32,9 @@ std::string_view setting(const char* name) {
   return value ? value : "";
 }
 
+/// So far. The episodes are gone when the program says it.
+std::uint64_t num_commands = 0;
+
 /// What the program's own name says.
 std::string& part_of_program() {
   static std::string part;
@@ -71,14 +74,35 @@ const KnownMarks& known_marks() { return episodes().known_marks(); }
 
 }  // namespace kvfence::fuzz
 
-extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** argv) {
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   std::string name = std::filesystem::path(**argv).filename();
   if (name.ends_with("_lockstep")) name.resize(name.size() - std::strlen("_lockstep"));
   kvfence::fuzz::part_of_program() = std::move(name);
+  // libFuzzer's schedule of rare features takes most of the time where episodes reach thousands of
+  // features. An option on the command line comes later and counts.
+  static char without_entropy[] = "-entropic=0";
+  static std::vector<char*> arguments(*argv, *argv + *argc);
+  arguments.insert(arguments.begin() + 1, without_entropy);
+  arguments.push_back(nullptr);
+  *argv = arguments.data();
+  ++*argc;
+  // Beside what libFuzzer says with -print_final_stats=1.
+  std::atexit([] {
+    std::fprintf(stderr, "stat::number_of_commands:       %llu\n",
+                 static_cast<unsigned long long>(kvfence::fuzz::num_commands));
+  });
   return 0;
 }
 
+/// Of the address sanitizer, where ASAN_OPTIONS says nothing else. Freed memory is kept for longer
+/// than an input runs. Where it was allocated, a second run of an input that fails can say.
+extern "C" const char* __asan_default_options() {
+  return "malloc_context_size=0:quarantine_size_mb=16";
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  kvfence::fuzz::episodes().run({data, size});
+  using namespace kvfence::fuzz;
+  episodes().run({data, size});
+  num_commands = episodes().size().count;
   return 0;
 }

@@ -29,9 +29,15 @@ if(KVFENCE_WERROR)
   target_compile_options(kvfence_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 
+set(kvfence_is_fuzzed $<BOOL:$<TARGET_PROPERTY:KVFENCE_FUZZED>>)
 if(KVFENCE_SANITIZE)
+  set(kvfence_is_sanitized $<COMPILE_LANGUAGE:CXX>)
+  if(NOT KVFENCE_SANITIZE_HARNESS)
+    set(kvfence_is_sanitized $<AND:$<COMPILE_LANGUAGE:CXX>,${kvfence_is_fuzzed}>)
+  endif()
   target_compile_options(kvfence_instrumentation INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVFENCE_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>)
+    "$<${kvfence_is_sanitized}:-fsanitize=${KVFENCE_SANITIZE};-fno-sanitize-recover=all>"
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
   if(KVFENCE_SANITIZE MATCHES "address")
     # What these see the address sanitizer sees.
     set(left_out object-size null)
@@ -41,7 +47,7 @@ if(KVFENCE_SANITIZE)
     endif()
     list(JOIN left_out "," left_out)
     target_compile_options(kvfence_instrumentation INTERFACE
-      $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=${left_out}>)
+      "$<${kvfence_is_sanitized}:-fno-sanitize=${left_out}>")
   endif()
   target_link_options(kvfence_instrumentation INTERFACE -fsanitize=${KVFENCE_SANITIZE})
 endif()
@@ -50,10 +56,11 @@ if(KVFENCE_ENABLE_FUZZING)
     message(FATAL_ERROR "KVFENCE_ENABLE_FUZZING needs clang (libFuzzer), found "
                         "${CMAKE_CXX_COMPILER_ID}: configure with --preset fuzz")
   endif()
-  # A target's own options come before these, so it cannot take this one back: it says so.
-  set(kvfence_is_fuzzed $<NOT:$<BOOL:$<TARGET_PROPERTY:KVFENCE_NOT_FUZZED>>>)
+  # Of what is fuzzed alone: what the harness does leads to no new input, and takes time. Comparisons, of which libFuzzer
+  # would learn values to put in inputs, are left alone, too: a byte of an input is a choice, and words of the line
+  # language it gets from a dictionary.
   target_compile_options(kvfence_instrumentation INTERFACE
-    $<$<AND:$<COMPILE_LANGUAGE:CXX>,${kvfence_is_fuzzed}>:-fsanitize=fuzzer-no-link>)
+    "$<$<AND:$<COMPILE_LANGUAGE:CXX>,${kvfence_is_fuzzed}>:-fsanitize-coverage=inline-8bit-counters,pc-table>")
   target_link_options(kvfence_instrumentation INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 

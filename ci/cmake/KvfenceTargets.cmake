@@ -1,11 +1,5 @@
 # One way to declare each kind of target. A room is a folder of one component; a new file in it needs no line here.
 
-# kvfence_not_fuzzed(<target>)
-# For code whose coverage tells a fuzzer nothing: tests, reports.
-function(kvfence_not_fuzzed target)
-  set_target_properties(${target} PROPERTIES KVFENCE_NOT_FUZZED ON)
-endfunction()
-
 # kvfence_hasten_build(<target> [RELEASE_ONLY] [UNOPTIMIZED])
 # For code that takes longer to optimize than to run: under sanitizers without optimization, which
 # costs a third of the time, else with little, or with none. Debug builds are as they are.
@@ -13,7 +7,6 @@ function(kvfence_hasten_build target)
   cmake_parse_arguments(ARG "RELEASE_ONLY;UNOPTIMIZED" "" "" ${ARGN})
   if(KVFENCE_SANITIZE AND NOT ARG_RELEASE_ONLY)
     set(level -O0)
-    kvfence_not_fuzzed(${target})
   elseif(NOT KVFENCE_SANITIZE AND CMAKE_BUILD_TYPE STREQUAL "Release")
     set(level -O1)
     if(ARG_UNOPTIMIZED)
@@ -36,13 +29,16 @@ function(kvfence_precompile target)
     return()
   endif()
   get_target_property(level ${target} KVFENCE_OPTIMIZATION)
-  get_target_property(not_fuzzed ${target} KVFENCE_NOT_FUZZED)
+  get_target_property(fuzzed ${target} KVFENCE_FUZZED)
   set(headers kvfence_precompiled)
   if(ARG_TEST)
     string(APPEND headers _test)
   endif()
   if(level)
     string(APPEND headers ${level})
+  endif()
+  if(fuzzed)
+    string(APPEND headers _fuzzed)
   endif()
   if(NOT TARGET ${headers})
     set(source ${PROJECT_BINARY_DIR}/${headers}.cpp)
@@ -53,9 +49,7 @@ function(kvfence_precompile target)
     if(level)
       target_compile_options(${headers} PRIVATE ${level})
     endif()
-    if(not_fuzzed)
-      kvfence_not_fuzzed(${headers})
-    endif()
+    set_target_properties(${headers} PROPERTIES KVFENCE_FUZZED "${fuzzed}")
     target_compile_options(${headers} PRIVATE
       "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
     target_precompile_headers(${headers} PRIVATE
@@ -70,12 +64,13 @@ function(kvfence_precompile target)
   endif()
 endfunction()
 
-# kvfence_add_library(<layer> [SELDOM_RUN] HEADERS ... [SOURCES ...] [LINKS ...] [APART <room>...])
-# The library kvfence_<layer>, alias kvfence::<layer>; include root is the repository. SELDOM_RUN:
-# not optimized under sanitizers, else a little. With KVFENCE_UNITY the sources of a room are one translation unit, but
+# kvfence_add_library(<layer> [PRODUCT] [READER] [SELDOM_RUN] HEADERS ... [SOURCES ...] [LINKS ...] [APART <room>...])
+# The library kvfence_<layer>, alias kvfence::<layer>; include root is the repository. A fuzzer looks for inputs that reach
+# more of a PRODUCT and, under sanitizers, of a READER of what strangers wrote. SELDOM_RUN: not optimized under
+# sanitizers, else a little. With KVFENCE_UNITY the sources of a room are one translation unit, but
 # for the rooms that stand APART, where helpers of several sources have one name.
 function(kvfence_add_library layer)
-  cmake_parse_arguments(ARG "SELDOM_RUN" "" "SOURCES;HEADERS;LINKS;APART" ${ARGN})
+  cmake_parse_arguments(ARG "PRODUCT;READER;SELDOM_RUN" "" "SOURCES;HEADERS;LINKS;APART" ${ARGN})
   set(target kvfence_${layer})
   if(ARG_SOURCES)
     add_library(${target} STATIC ${ARG_SOURCES})
@@ -92,6 +87,9 @@ function(kvfence_add_library layer)
     endif()
     if(ARG_SELDOM_RUN)
       kvfence_hasten_build(${target})
+    endif()
+    if(KVFENCE_ENABLE_FUZZING AND (ARG_PRODUCT OR (ARG_READER AND KVFENCE_SANITIZE)))
+      set_target_properties(${target} PROPERTIES KVFENCE_FUZZED ON)
     endif()
     kvfence_precompile(${target})
   else()
