@@ -64,6 +64,14 @@ if(KVFENCE_ENABLE_FUZZING)
   target_link_options(kvfence_instrumentation INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+if(KVFENCE_COVERAGE)
+  # All of it, for a function of a header has one copy in a program, whoever compiled that. The counters can lie in the
+  # file itself: the processes in which kvfence runs an implementation end without writing one.
+  target_compile_options(kvfence_instrumentation INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fprofile-instr-generate;-fcoverage-mapping;SHELL:-mllvm -runtime-counter-relocation>")
+  target_link_options(kvfence_instrumentation INTERFACE -fprofile-instr-generate)
+endif()
+
 # What runs for hours is linked with it: a campaign takes a tenth less time than with the C library's
 # allocator. Sanitizers bring their own, and in debug builds valgrind sees the C library's; where
 # mimalloc is not there, nothing else changes.
