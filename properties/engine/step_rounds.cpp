@@ -62,20 +62,17 @@ const StepRounds::Round* StepRounds::take(const Command& command, const Schedule
     return nullptr;
   }
   const StateDigest requests = digest_of(shown);
-  const auto first = std::ranges::find(met_, requests, &Met::requests);
-  if (first == met_.end()) {
-    met_.push_back({requests, *shown.preempted});
-    return nullptr;
-  }
-  round_ = {static_cast<std::size_t>(met_.end() - first), {}};
-  for (auto later = first + 1; later != met_.end(); ++later) {
+  const auto first = std::ranges::find(met_, requests, &Met::requests) - met_.begin();
+  const auto last = static_cast<std::ptrdiff_t>(met_.size());
+  met_.push_back({requests, *shown.preempted});
+  if (first == last) return nullptr;
+  round_ = {static_cast<std::size_t>(last - first), {}};
+  for (auto later = met_.begin() + first + 1; later != met_.end(); ++later) {
     round_.preempted.insert(round_.preempted.end(), later->preempted.begin(),
                             later->preempted.end());
   }
-  round_.preempted.insert(round_.preempted.end(), shown.preempted->begin(), shown.preempted->end());
   // Who goes on goes round once more.
-  forget();
-  met_.push_back({requests, *shown.preempted});
+  met_.erase(met_.begin(), met_.end() - 1);
   if (!only_running_hold_blocks(shown, num_base_blocks)) return nullptr;
   return &round_;
 }
