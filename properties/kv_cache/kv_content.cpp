@@ -1,6 +1,7 @@
 #include "properties/kv_cache/kv_content.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 namespace kvfence {
@@ -33,11 +34,11 @@ std::string to_text(const Content& content) {
   return text;
 }
 
-Prefixes::Prefixes(const std::optional<std::string>& cache_salt) {
+Prefixes::Prefixes(const RequestSpec& spec) {
+  std::string text = spec.lora ? "lora " + spec.lora->name + '\n' : "";
+  text += spec.cache_salt.value_or("");
   std::uint64_t id = 1;
-  if (cache_salt) {
-    for (char each : *cache_salt) id = mixed(id, static_cast<std::uint8_t>(each));
-  }
+  for (char each : text) id = mixed(id, static_cast<std::uint8_t>(each));
   ids_.push_back(id);
 }
 

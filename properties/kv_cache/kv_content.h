@@ -11,6 +11,7 @@
 
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_manager.h"
+#include "contract/pool/request.h"
 
 namespace kvfence {
 
@@ -35,11 +36,12 @@ inline bool passes_for(const Content& content, const Content& wanted) {
 /// "tokens 4 to 8 in group 0, of sequence 3f", "nothing".
 std::string to_text(const Content& content);
 
-/// Names the leading tokens of sequences: equal for equal tokens and salt.
+/// Names the leading tokens of sequences: equal for equal tokens, LoRA adapter and salt.
 class Prefixes {
  public:
-  Prefixes() : Prefixes(std::nullopt) {}
-  explicit Prefixes(const std::optional<std::string>& cache_salt);
+  Prefixes() : Prefixes(RequestSpec()) {}
+  /// Of no token.
+  explicit Prefixes(const RequestSpec& spec);
   void append(TokenId token);
   std::uint32_t num_tokens() const { return static_cast<std::uint32_t>(ids_.size()) - 1; }
   /// Requires: num_tokens <= num_tokens().

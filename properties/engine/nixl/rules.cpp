@@ -209,9 +209,8 @@ class Invariants final : public Rules {
 
   void add(const std::string& name, const std::string& remote_request, const World& world) {
     const RequestSpec& spec = world.requests().find(name)->spec();
-    const bool has_salt = spec.cache_salt && !spec.cache_salt->empty();
     Known known;
-    known.prefixes = Prefixes(has_salt ? spec.cache_salt : std::nullopt);
+    known.prefixes = Prefixes(spec);
     for (const TokenId token : spec.tokens) known.prefixes.append(token);
     known.num_prompt_tokens = known.prefixes.num_tokens();
     known.remote_request = remote_request;

@@ -314,10 +314,7 @@ class Invariants final : public Rules {
     if (added.lora_name) spec.lora = LoraRequest{*added.lora_name, added.lora_id};
     known_.insert_or_assign(added.id, Request(spec, setup_.scheduler.kv_cache.pool.hash));
     tables_[added.id].assign(setup_.scheduler.kv_cache.groups.size(), {});
-    const bool has_salt = added.cache_salt && !added.cache_salt->empty();
-    std::optional<std::string> salt = has_salt ? added.cache_salt : std::nullopt;
-    if (added.lora_name) salt = "lora " + *added.lora_name + '\n' + salt.value_or("");
-    sequences_.insert_or_assign(added.id, Prefixes(salt));
+    sequences_.insert_or_assign(added.id, Prefixes(spec));
     append(added.id, added.tokens);
   }
 

@@ -212,10 +212,10 @@ class Invariants final : public Rules {
 
   Found take_in(const Command& command, const Observation& observation) {
     if (const auto* added = std::get_if<AddRequest>(&command)) {
-      const RequestSpec salted{{}, std::nullopt, added->cache_salt, {}};
-      const bool has_salt = added->cache_salt && !added->cache_salt->empty();
-      requests_.insert_or_assign(added->id, Request(salted, spec().kv_cache.pool.hash));
-      sequences_.insert_or_assign(added->id, Prefixes(has_salt ? added->cache_salt : std::nullopt));
+      RequestSpec no_tokens{{}, std::nullopt, added->cache_salt, {}};
+      if (added->lora_name) no_tokens.lora = LoraRequest{*added->lora_name, added->lora_id};
+      requests_.insert_or_assign(added->id, Request(no_tokens, spec().kv_cache.pool.hash));
+      sequences_.insert_or_assign(added->id, Prefixes(no_tokens));
       append(added->id, added->tokens);
     } else if (std::holds_alternative<Schedule>(command)) {
       return take_in_step(observation);
