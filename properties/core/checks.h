@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -63,12 +64,21 @@ class GoalCounts {
   virtual bool could_reach(std::size_t /*goal*/) const { return true; }
 };
 
+/// Two values of factors (core/factors.h) that are not drawn together although the contract takes
+/// them.
+struct NeverTogether {
+  std::string_view first;   ///< factor=value
+  std::string_view second;  ///< likewise; empty: the first is not drawn at all
+  std::string_view why;
+};
+
 struct Checks {
   const Target* target;
   std::vector<std::pair<std::string, std::string>> rules;  ///< name, what it says
   std::vector<Goal> goals;
   /// A small configuration, out of every setting and profile.
-  Config (*draw_config)(Choices& choices);
+  std::function<Config(Choices& choices)> draw_config;
+  std::vector<NeverTogether> never_together;
   std::unique_ptr<Generator> (*make_generator)(const Setup& setup, Choices& choices);
   std::unique_ptr<RuleChecker> (*make_rules)(const Setup& setup);
   std::unique_ptr<GoalCounts> (*make_counts_of)(std::span<const Goal> goals);

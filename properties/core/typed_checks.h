@@ -9,10 +9,12 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "contract/core/target.h"
 #include "properties/core/checks.h"
 #include "properties/core/goals.h"
+#include "properties/core/mixed_draws.h"
 
 namespace kvfence {
 
@@ -79,10 +81,14 @@ class ErasedRules final : public RuleChecker {
 /// T: the declarations of the target (contract/core/target.h).
 /// make_rules: of the typed setup, or of the configuration and that.
 template <class T, auto draw_config, auto make_generator, auto make_rules>
-Checks checks_of(std::span<const Invariant> rules, GoalSuite goals) {
+Checks checks_of(std::span<const Invariant> rules, GoalSuite goals,
+                 std::vector<NeverTogether> never_together = {}) {
   Checks checks{};
   checks.target = &T::description();
-  checks.draw_config = [](Choices& choices) { return Config(draw_config(choices)); };
+  checks.draw_config = MixedDraws(
+      *checks.target, [](Choices& choices) { return Config(draw_config(choices)); },
+      never_together);
+  checks.never_together = std::move(never_together);
   checks.make_generator = [](const Setup& setup, Choices& choices) -> std::unique_ptr<Generator> {
     return std::make_unique<detail::ErasedGenerator<T>>(
         make_generator(setup.config().as<typename T::Config>(), choices));

@@ -13,8 +13,10 @@
 
 #include "contract/core/check.h"
 #include "contract/engine/engine_target.h"
+#include "properties/core/mixed_draws.h"
 #include "properties/core/typed_checks.h"
 #include "properties/engine/rooms.h"
+#include "properties/targets/never_together.h"
 
 namespace kvfence {
 namespace {
@@ -139,7 +141,8 @@ Checks make_room(Assembly assembly) {
   const Room& room = kRooms[static_cast<std::size_t>(assembly)];
   Checks checks{};
   checks.target = &EngineTarget::description();
-  checks.draw_config = room.draw_config;
+  checks.never_together = never_together(std::string("engine.") + std::string(to_text(assembly)));
+  checks.draw_config = MixedDraws(*checks.target, room.draw_config, checks.never_together);
   checks.make_generator = make_generator;
   if (room.invariants) add_rules(checks, room.invariants());
   checks.make_rules = make_rules</*has_core=*/false>;

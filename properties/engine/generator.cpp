@@ -22,6 +22,11 @@
 namespace kvfence::engine {
 namespace {
 
+/// Six groups and more.
+constexpr std::uint32_t kManyGroupsOnceIn = 16;
+/// One group in so many has larger blocks than its kind.
+constexpr std::uint32_t kLargeBlocksOnceIn = 16;
+
 /// The same for whoever prefills and decodes: two or more requests fill the smaller GPU pool
 /// together, and few do so alone.
 Habits draw_habits(const Config& config, Choices& choices) {
@@ -58,43 +63,56 @@ Config draw_small_engine(Assembly assembly, Choices& choices) {
   config.num_gpu_blocks = 5 + choices.below(16);
   config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
   // A request of one token that is loaded whole has nothing left to compute.
-  config.hash_block_size = 2 + config.hash_block_size % 3;
+  if (config.hash_block_size <= kSmallBlockMax) config.hash_block_size = 2 + choices.below(3);
+  if (config.has_device()) config.hash_block_size = std::min(config.hash_block_size, 16U);
   config.groups = {full(config.hash_block_size)};
   config.retention_interval.reset();
   config.use_eagle = false;
   config.eagle_groups.clear();
   config.max_num_batched_tokens = 1 + choices.below(choices.once_in(3) ? 8 : 48);
+  if (config.hash_block_size > kSmallBlockMax) {
+    config.max_num_batched_tokens += 2 * config.hash_block_size;
+  }
   config.max_num_seqs = choices.once_in(6) ? 1 : 2 + choices.below(4);
   if (choices.once_in(4)) config.long_prefill_token_threshold = 1 + choices.below(6);
   config.async_scheduling = choices.once_in(2);
   config.max_concurrent_batches = choices.once_in(2) ? 2 : 1;
   config.policy = choices.once_in(2) ? "priority" : "fcfs";
   config.kv_load_failure_policy = choices.once_in(2) ? "recompute" : "fail";
+  config.enable_chunked_prefill = !choices.once_in(12);
+  config.scheduler_reserve_full_isl = !choices.once_in(6);
   return config;
 }
 
 void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Config& config) {
   const std::uint32_t small = config.hash_block_size;
+  const std::string_view drawn = shapes[choices.below(static_cast<std::uint32_t>(shapes.size()))];
+  std::string shape(drawn);
+  if (drawn.size() > 1 && choices.once_in(kManyGroupsOnceIn)) {
+    while (shape.size() < 6) shape += drawn;
+    config.num_gpu_blocks *= 3;
+  }
   config.groups.clear();
-  for (const char kind : shapes[choices.below(static_cast<std::uint32_t>(shapes.size()))]) {
+  for (const char kind : shape) {
+    const std::uint32_t size = small * (choices.once_in(kLargeBlocksOnceIn) ? 2 : 1);
     switch (kind) {
       case 'F':
-        config.groups.push_back(full(small * (choices.once_in(2) ? 2 : 1)));
+        config.groups.push_back(full(small << choices.below(choices.once_in(4) ? 4 : 2)));
         break;
       case 'w':
-        config.groups.push_back(draw_window(choices, small));
+        config.groups.push_back(draw_window(choices, size));
         break;
       case 'n':
-        config.groups.push_back(window_of(1 + choices.below(small), small));
+        config.groups.push_back(window_of(1 + choices.below(size), size));
         break;
       case 't':
-        config.groups.push_back(window_of(small + 1 + choices.below(small), small));
+        config.groups.push_back(window_of(size + 1 + choices.below(size), size));
         break;
       case 'm':
-        config.groups.push_back(mamba(small));
+        config.groups.push_back(mamba(size));
         break;
       default:
-        config.groups.push_back(full(small));
+        config.groups.push_back(full(size));
     }
   }
 }
@@ -238,7 +256,7 @@ void bend_member(Command& command, const Config& config, std::uint32_t unit,
 class Generator final : public GeneratorFor<EngineTarget> {
  public:
   Generator(const Config& config, Choices& choices, DrawsList draws)
-      : picture_(config, draw_habits(config, choices)), draws_(std::move(draws)) {
+      : picture_(config, draw_habits(config, choices), choices), draws_(std::move(draws)) {
     for (const auto& facet : draws_) facet->adjust(picture_.habits, choices);
     std::array<std::uint32_t, kNumActionsMax> weights{};
     auto end =
@@ -383,7 +401,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
     return plans ? Command(Schedule{role}) : update(role, choices);
   }
 
-  /// Prompts are of blocks that repeat one of two tokens, so that prefixes are shared all the time.
+  /// Prompts are of blocks of one of two contents, so that prefixes are shared all the time.
   Command add(EngineRole role, Choices& choices) {
     const Habits& habits = picture_.habits;
     AddRequest command;
@@ -394,8 +412,8 @@ class Generator final : public GeneratorFor<EngineTarget> {
     const std::uint32_t length =
         1 + (choices.once_in(3) ? skewed(choices, length_max) : choices.below(length_max));
     while (command.tokens.size() < length) {
-      const TokenId token = choices.once_in(habits.vary_in) ? 1U : 0U;
-      command.tokens.insert(command.tokens.end(), habits.unit, token);
+      const TokenId symbol = choices.once_in(habits.vary_in) ? 1U : 0U;
+      picture_.tokens.append(symbol, habits.unit, choices, command.tokens);
     }
     command.tokens.resize(length);
     command.max_tokens = 1 + choices.below(habits.output_max);
@@ -403,6 +421,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
     picture_.arrival_time += choices.below(2);
     command.arrival_time = picture_.arrival_time;
     if (choices.once_in(16)) command.cache_salt = "salt";
+    if (choices.once_in(24)) draw_lora(choices, command.lora_name, command.lora_id);
     command.skip_reading_prefix_cache = choices.once_in(habits.skip_in);
     for (const auto& facet : draws_) facet->add_to(command, picture_, choices);
     return command;

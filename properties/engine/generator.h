@@ -29,6 +29,7 @@
 #include "properties/core/choices.h"
 #include "properties/core/swarm.h"
 #include "properties/core/typed_checks.h"
+#include "properties/pool/request_draws.h"
 
 namespace kvfence::engine {
 
@@ -41,8 +42,8 @@ bool is_accepted(const Config& config);
 Config draw_small_engine(Assembly assembly, Choices& choices);
 
 /// One group per letter of one of the shapes: `f` full attention, `F` the same, whose blocks are
-/// twice as large in every second case, `w` a window of up to three blocks, `n` of one, `t` of two,
-/// `m` mamba.
+/// larger in every second case, `w` a window of up to three blocks, `n` of one, `t` of two,
+/// `m` mamba. Now and then a shape is repeated, up to six groups and more, or blocks are larger.
 void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Config& config);
 
 /// With caching, or else with one group, if that is what it takes. Requires: then it is valid.
@@ -92,11 +93,12 @@ struct EnginePicture {
 /// What is known when a command is drawn. An observation without the state leaves the requests as
 /// they were.
 struct Picture {
-  Picture(const Config& of_config, const Habits& of_episode)
-      : config(of_config), habits(of_episode) {}
+  Picture(const Config& of_config, const Habits& of_episode, Choices& choices)
+      : config(of_config), habits(of_episode), tokens(choices) {}
 
   const Config config;
   Habits habits;
+  const TokenDraws tokens;
   std::array<EnginePicture, 2> engines;  ///< by EngineRole
   std::vector<std::string> names;        ///< all that were accepted, of both engines
   std::optional<Command> last;           ///< the command before

@@ -17,15 +17,18 @@
 #include "properties/core/choices.h"
 #include "properties/core/swarm.h"
 #include "properties/kv_cache/group_draws.h"
+#include "properties/pool/request_draws.h"
 #include "properties/targets/rooms.h"
 
 namespace kvfence::kv_cache {
 namespace {
 
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
+constexpr std::uint32_t kAnyGroupsOnceIn = 16;
 
 KVCacheSpec sliding(Choices& choices, std::uint32_t block_size) {
-  return window_of(1 + choices.below(4 * block_size), block_size);
+  const std::uint32_t num_blocks = choices.once_in(8) ? 16 : 4;
+  return window_of(1 + choices.below(num_blocks * block_size), block_size);
 }
 
 KVCacheSpec chunked(Choices& choices, std::uint32_t block_size) {
@@ -68,8 +71,25 @@ KVCacheSpec any_group(Choices& choices, std::uint32_t block_size) {
   }
 }
 
+/// Whatever there is, in up to eight groups, and a pool that has room for them.
+void draw_any_groups(Choices& choices, Config& config) {
+  constexpr std::array<std::uint32_t, 5> kFactors = {1, 2, 4, 8, 16};
+  const std::uint32_t num_groups = 1 + choices.below(8);
+  const std::uint32_t common = choices.once_in(2) ? pick(choices, kFactors) : 0;
+  config.groups.clear();
+  for (std::uint32_t left = num_groups; left > 0; --left) {
+    const std::uint32_t factor = common > 0 ? common : pick(choices, kFactors);
+    config.groups.push_back(any_group(choices, config.hash_block_size * factor));
+  }
+  config.num_gpu_blocks += 4 * num_groups;
+  if (!choices.once_in(8)) return;
+  config.groups.back() = cross(config.groups.back().block_size);
+  config.enable_caching = false;
+}
+
 /// The groups of one of the models that there are, in block sizes of `small` tokens and a multiple.
 void draw_groups(Choices& choices, Config& config) {
+  if (choices.once_in(kAnyGroupsOnceIn)) return draw_any_groups(choices, config);
   const std::uint32_t small = config.hash_block_size;
   const std::uint32_t large = small * (choices.once_in(2) ? 2 : 1);
   GroupList& groups = config.groups;
@@ -159,7 +179,8 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
       : config_(config),
         rules_(make_kv_cache_manager_config(config)->pool.rules),
         unit_(common_block_size(config)),
-        swarm_(kUsualWeights, kWildHabits, choices) {
+        swarm_(kUsualWeights, kWildHabits, choices),
+        tokens_(choices) {
     for (const KVCacheSpec& spec : config.groups) {
       has_cross_ = has_cross_ || spec.kind == KVCacheSpecKind::kCrossAttention;
     }
@@ -370,7 +391,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     }
   }
 
-  /// Blocks of tokens that repeat one of two symbols, so that prefixes are shared all the time.
+  /// Blocks of one of two contents, so that prefixes are shared all the time.
   Command declare(Choices& choices, const World& world) {
     DeclareRequest command;
     while (world.find("r" + std::to_string(next_name_))) ++next_name_;
@@ -379,20 +400,14 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     const std::uint32_t num_blocks =
         choices.once_in(8) ? choices.below(16) : 1 + skewed(choices, 6);
     for (std::uint32_t block = 0; block < num_blocks; ++block) {
-      command.tokens.insert(command.tokens.end(), unit_, choices.once_in(5) ? 1u : 0u);
+      tokens_.append(choices.once_in(5) ? 1 : 0, unit_, choices, command.tokens);
     }
-    command.tokens.insert(command.tokens.end(), choices.below(unit_ + 1), 0u);
+    tokens_.append(0, choices.below(unit_ + 1), choices, command.tokens);
     if (command.tokens.empty()) command.tokens.push_back(0);
     if (command.tokens.size() > length_max) command.tokens.resize(length_max);
-    if (choices.once_in(12)) {
-      command.lora_name = "lora";
-      command.lora_id = 1 + choices.below(2);
-    }
+    if (choices.once_in(12)) draw_lora(choices, command.lora_name, command.lora_id);
     if (choices.once_in(12)) command.cache_salt = choices.once_in(2) ? "salt" : "lora";
-    if (choices.once_in(12)) {
-      command.mm_features.push_back(
-          {choices.once_in(2) ? "cat" : "dog", choices.below(4), 1 + choices.below(6)});
-    }
+    if (choices.once_in(12)) draw_items(choices, command.mm_features);
     command.skip_reading_prefix_cache = choices.once_in(16);
     return command;
   }
@@ -528,6 +543,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   bool has_cross_ = false;
   std::uint32_t unit_ = 1;  ///< tokens: the groups' common block size
   Swarm<Action, kNumActions> swarm_;
+  TokenDraws tokens_;
   std::uint32_t live_max_ = 1;
   std::uint32_t chunk_max_ = 1;    ///< tokens that one allocation asks for at most
   std::uint32_t num_drafts_ = 0;   ///< speculative tokens of a decoding request at most
@@ -569,11 +585,16 @@ Config draw_config(Choices& choices) {
   config.num_gpu_blocks = 4 + choices.below(21);
   config.enable_caching = !choices.once_in(12);
   config.enable_kv_cache_events = !choices.once_in(3);
-  config.hash_block_size = 1 + choices.below(4);
+  config.hash_block_size = draw_block_size(choices);
   config.hash_algorithm = choices.once_in(4) ? "sha256_cbor" : "xxhash_cbor";
   config.hash_seed = choices.once_in(8) ? "42" : "0";
   config.max_model_len = 16 + choices.below(49);
   config.max_num_batched_tokens = 4 + choices.below(61);
+  // Requests of as many blocks.
+  if (config.hash_block_size > kSmallBlockMax) {
+    config.max_model_len = config.hash_block_size * (4 + choices.below(13));
+    config.max_num_batched_tokens += config.hash_block_size;
+  }
   const Rules rules = rules_of(*from_text<Profile>(config.profile));
   draw_groups(choices, config);
   draw_eagle(choices, rules, config);

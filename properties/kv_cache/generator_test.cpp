@@ -34,7 +34,7 @@ TEST(KVCacheGenerator, DrawsValidConfigurationsOfEveryShape) {
     num_uncached += !config.enable_caching;
   }
   EXPECT_EQ(kinds.size(), 6u);
-  EXPECT_EQ(num_groups, (std::set<std::size_t>{1, 2, 3}));
+  EXPECT_EQ(num_groups, (std::set<std::size_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_GT(num_eagle, 1000);
   EXPECT_GT(num_retaining, 500);
   EXPECT_GT(num_uncached, 500);

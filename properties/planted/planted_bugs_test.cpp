@@ -61,7 +61,7 @@ const std::vector<Canaries> kCanaries = {
              "stored_parent_from_block_table",
          }},
     {.part = "kv_cache",
-     .commands_max = 50'000,
+     .commands_max = 100'000,
      .rule_commands_max = 15'000,
      .shrunk_commands_max = 12,
      // A hit of another length, a full block without a key, a block that is kept for longer, blocks
@@ -69,7 +69,6 @@ const std::vector<Canaries> kCanaries = {
      // these is sound. That draft layers need a block anew shows in no state.
      .need_the_reference =
          {
-             "eagle_block_kept",
              "eagle_drops_every_round",
              "external_blocks_counted_as_cached",
              "freed_in_forward_order",

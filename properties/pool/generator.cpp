@@ -12,16 +12,16 @@
 #include "contract/pool/block_pool_target.h"
 #include "properties/core/choices.h"
 #include "properties/core/swarm.h"
+#include "properties/pool/request_draws.h"
 #include "properties/targets/rooms.h"
 
 namespace kvfence::block_pool {
 namespace {
 
 constexpr std::array<std::string_view, 4> kRequestNames = {"A", "B", "C", "D"};
-constexpr std::array<std::string_view, 2> kLoraNames = {"lora",
+constexpr std::array<std::string_view, 3> kLoraNames = {"lora", "other",
                                                         "salt"};  // one collides with a salt
 constexpr std::array<std::string_view, 2> kSalts = {"salt", ""};
-constexpr std::array<std::string_view, 2> kImages = {"cat", "dog"};
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
 
 bool has_request(const World& world) {
@@ -50,7 +50,8 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
   Generator(const Config& config, Choices& choices)
       : config_(config),
         rules_(make_block_pool_config(config)->rules),
-        swarm_(usual_weights(kWeights), kWildHabits, choices) {
+        swarm_(usual_weights(kWeights), kWildHabits, choices),
+        tokens_(choices) {
     // Without requests and blocks nothing else happens.
     for (std::size_t index :
          {index_of<DeclareRequest>(kWeights), index_of<GetNewBlocks>(kWeights)}) {
@@ -195,13 +196,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
     }
 
     void draw(Domain, std::vector<MmFeature>& member) {
-      if (!choices_.once_in(8)) return;
-      std::uint32_t offset = choices_.below(4);
-      for (std::uint32_t count = 1 + choices_.below(2); count > 0; --count) {
-        const std::uint32_t length = 1 + choices_.below(6);
-        member.push_back({std::string(pick(choices_, kImages)), offset, length});
-        offset += length + choices_.below(3);
-      }
+      if (choices_.once_in(8)) draw_items(choices_, member);
     }
 
     std::uint32_t draw_count() {
@@ -213,19 +208,20 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
       return 1 + skewed(choices_, std::min<std::uint32_t>(num_free, 4));
     }
 
-    /// Blocks of tokens that repeat one of a few symbols, so that prefixes collide all the time.
+    /// Blocks of one of two contents, so that prefixes collide all the time.
     void draw_tokens(std::vector<TokenId>& tokens) {
       const std::uint32_t hash_block_size = generator_.config_.hash_block_size;
       if (verb_ == AppendTokens::kVerb) {
-        const TokenId token = choices_.below(2);
+        const TokenId symbol = choices_.below(2);
         const std::uint32_t num_tokens = 1 + choices_.below(hash_block_size * 2);
-        tokens.assign(num_tokens, token);
+        generator_.tokens_.append(symbol, num_tokens, choices_, tokens);
         return;
       }
       const std::uint32_t num_blocks = choices_.once_in(8) ? 0 : 1 + choices_.below(4);
       tokens.reserve(std::size_t{num_blocks + 1} * hash_block_size);
       for (std::uint32_t block = 0; block < num_blocks; ++block) {
-        tokens.insert(tokens.end(), hash_block_size, choices_.once_in(3) ? 1u : 0u);
+        const TokenId symbol = choices_.once_in(3) ? 1 : 0;
+        generator_.tokens_.append(symbol, hash_block_size, choices_, tokens);
       }
       if (choices_.once_in(4)) tokens.insert(tokens.end(), choices_.below(hash_block_size), 7);
     }
@@ -337,6 +333,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
   Config config_;
   Rules rules_;
   VerbSwarm<Command> swarm_;
+  TokenDraws tokens_;
   std::vector<BlockId> held_;    ///< referenced blocks
   std::vector<BlockId> bare_;    ///< referenced blocks without a key
   std::vector<BlockId> cached_;  ///< queued blocks with a key
@@ -350,7 +347,7 @@ Config draw_config(Choices& choices) {
   config.num_gpu_blocks = choices.once_in(16) ? 1 + choices.below(3) : 4 + choices.below(9);
   config.enable_caching = !choices.once_in(16);
   config.enable_kv_cache_events = !choices.once_in(3);
-  config.hash_block_size = 1 + skewed(choices, 4);
+  config.hash_block_size = draw_block_size(choices);
   constexpr std::array<std::uint32_t, 4> kFactors = {1, 1, 2, 4};
   const std::uint32_t factor = kFactors[choices.below(kFactors.size())];
   config.max_block_size = factor == 1 ? 0 : config.hash_block_size * factor;

@@ -35,7 +35,8 @@ GoalSuite goals();
 namespace kv_cache {
 
 /// A valid configuration: 4 to 24 blocks, block sizes from 1 to 4 tokens and their small
-/// multiples, one to three groups, every profile.
+/// multiples, one to three groups, every profile; now and then larger blocks, and up to eight
+/// groups with blocks for each.
 Config draw_config(Choices& choices);
 std::unique_ptr<GeneratorFor<KVCacheTarget>> make_generator(const Config& config, Choices& choices);
 /// Every rule: what the command line and the documentation list.

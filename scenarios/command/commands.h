@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "properties/core/factor_survey.h"
 #include "scenarios/audit/checks.h"
 #include "scenarios/audit/event_stream.h"
 #include "scenarios/audit/subscriber.h"
@@ -123,6 +124,7 @@ int record_command(const RecordCommandOptions& options);
 struct ListCommandOptions {
   std::string what = "targets";
   std::string target;  ///< empty for all
+  FactorSurveyOptions factors;
   OutputOptions output;
 };
 int list_command(const ListCommandOptions& options);

@@ -53,6 +53,26 @@ Rows planted_bug_rows(const CheckedPart& part) {
   return rows;
 }
 
+/// Each factor with its values, and how often each was drawn; then what became of their pairs.
+Rows factor_rows(const FactorSurvey& survey) {
+  Rows rows;
+  for (const FactorValue& value : survey.values) {
+    const auto known = std::ranges::find(rows, value.factor, &Rows::value_type::first);
+    std::string& text =
+        known == rows.end() ? rows.emplace_back(value.factor, "").second : known->second;
+    text += (text.empty() ? "" : ", ") + value.value + " " + std::to_string(value.count);
+  }
+  rows.emplace_back("pairs drawn", std::to_string(survey.num_pairs_drawn));
+  rows.emplace_back("refused by the contract", std::to_string(survey.num_pairs_refused));
+  rows.emplace_back("left out on purpose", std::to_string(survey.num_explained));
+  rows.emplace_back("not drawn, of rare values", std::to_string(survey.num_pairs_rare));
+  for (const FactorHole& hole : survey.holes) {
+    const std::string both = hole.first + (hole.second.empty() ? "" : " and " + hole.second);
+    rows.emplace_back("never drawn: " + both, hole.example);
+  }
+  return rows;
+}
+
 void print_rows(const std::string& heading, const Rows& rows) {
   std::size_t width = 0;
   for (const auto& [name, text] : rows) width = std::max(width, name.size());
@@ -97,9 +117,12 @@ int list_command(const ListCommandOptions& options) {
     }
     if (options.what == "invariants") show(heading, target.invariants());
     if (options.what == "goals") show(heading, target.goals());
-    if (options.what != "planted-bugs") continue;
     for (const CheckedPart* part : target.parts()) {
-      show(std::string(part->name), planted_bug_rows(*part));
+      const std::string name(part->name);
+      if (options.what == "planted-bugs") show(name, planted_bug_rows(*part));
+      if (options.what == "factors") {
+        show(name, factor_rows(survey_factors(*part->checks, options.factors)));
+      }
     }
   }
   if (options.output.json) std::printf("%s\n", object.dump().c_str());

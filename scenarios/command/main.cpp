@@ -637,10 +637,13 @@ class CommandLine {
   void add_list() {
     const Options options =
         command("list", "what there is, by name", [&] { return list_command(list_); });
-    options.one_of(
-        "WHAT", list_.what, "targets, commands, invariants, goals, planted-bugs, rules, devices",
-        {"targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"});
+    options.one_of("WHAT", list_.what,
+                   "targets, commands, invariants, goals, planted-bugs, factors, rules, devices",
+                   {"targets", "commands", "invariants", "goals", "planted-bugs", "factors",
+                    "rules", "devices"});
     options.value("--target", list_.target, "list only what belongs to this target");
+    options.with_default("--seed", list_.factors.seed, "of factors: seed of the configurations");
+    options.positive("--configurations", list_.factors.num_configs, "of factors: drawn of a part");
     options.output(list_.output, /*junit=*/false);
   }
 

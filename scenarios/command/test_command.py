@@ -254,7 +254,7 @@ class Outside(Command):
             self.assertEqual((result["actual"], result["commands"]), ("minimal_pool", 4000))
             self.assertEqual(result["unreported"], ["events", "keys"])
             self.assertEqual(result["compared"][:3], ["error", "hit", "blocks"])
-            self.assertEqual(list(result["refused"]), ["profile v0.23, only v0.19 is known"])
+            self.assertEqual(set(result["refused"]), {"profile v0.23, only v0.19 is known", "rules of later profiles"})
 
     def test_a_bound_of_time_holds_within_an_episode(self):
         endless = ("--episode-commands", "4000000000", "--seconds", "1", "--jobs", "2",
@@ -1083,6 +1083,14 @@ class List(Command):
             self.assertGreaterEqual(len(bugs), 10, name)
         self.assertEqual(set(self.json_of(AGREE, "list", "planted-bugs", "--target", "engine")),
                          {f"engine.{name}" for name in ASSEMBLIES})
+
+    def test_factors_stand_under_their_part(self):
+        listed = self.json_of(AGREE, "list", "factors", "--target", "eviction", "--configurations", "2000")["eviction"]
+        self.assertEqual(sum(int(count) for count in re.findall(r"(?:lru|arc) (\d+)", listed["policy"])), 2000)
+        self.assertGreater(int(listed["pairs drawn"]), 30)
+        self.assertFalse([name for name in listed if name.startswith("never drawn")])
+        other = self.json_of(AGREE, "list", "factors", "--target", "eviction", "--configurations", "2000", "--seed", "2")
+        self.assertNotEqual(other["eviction"], listed)
 
     def test_help_and_version(self):
         self.assertIn("exit codes", self.expect(AGREE, "--help").stdout)

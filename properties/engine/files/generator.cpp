@@ -94,9 +94,11 @@ class FileDraws final : public Draws {
     return entry;
   }
 
-  /// What others take for a salt, files do not know.
+  /// Files know tokens alone.
   void add_to(AddRequest& command, const Picture& /*picture*/, Choices& /*choices*/) override {
     command.cache_salt.reset();
+    command.lora_name.reset();
+    command.lora_id = 0;
   }
   using Draws::add_to;
 
@@ -180,7 +182,7 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
 Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kSynchronous, choices);
   config.enable_caching = !choices.once_in(3);
-  config.hash_block_size = 1 + choices.below(4);
+  if (config.hash_block_size <= kSmallBlockMax) config.hash_block_size = 1 + choices.below(4);
   config.groups = {full(config.hash_block_size)};
   config.policy = "fcfs";
   config.async_scheduling = false;

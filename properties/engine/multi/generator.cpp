@@ -14,7 +14,7 @@
 namespace kvfence::engine::multi {
 namespace {
 
-constexpr std::string_view kShapes[] = {"Fw", "wf", "fw", "f"};
+constexpr std::string_view kShapes[] = {"Fw", "wf", "fw", "w", "f"};
 
 MultiRecord& multi_of(Config& config) { return config.edit_connector<MultiRecord>(); }
 
@@ -63,10 +63,12 @@ Config draw_real(Choices& choices) {
   if (kind != 0) draw_files_record(choices, multi.children);
   if (choices.once_in(2)) {
     for (std::uint32_t left = 1 + choices.below(2); left > 0; --left) {
-      multi.children.emplace_back(draw_scripted(choices, /*any_hma=*/true));
+      const bool any_hma = config.groups.size() > 1 || !choices.once_in(4);
+      multi.children.emplace_back(draw_scripted(choices, any_hma));
     }
   }
   rotate(multi.children, choices);
+  if (choices.once_in(16)) multi.children.resize(1);
   config.connectors->clear();
   config.connectors->emplace_back(std::move(multi));
   // Neither does upstream's scheduler keep files right under priorities, nor does a second pool
@@ -91,7 +93,7 @@ Config draw_scripted_alone(Choices& choices) {
   const bool any_hma = !choices.once_in(4);
   const std::uint32_t num_children = choices.once_in(8) ? 1 : 2 + choices.below(3);
   while (children.size() < num_children) children.emplace_back(draw_scripted(choices, any_hma));
-  if (config.profile != "v0.19") draw_groups(kShapes, choices, config);
+  if (config.profile != "v0.19" || choices.once_in(4)) draw_groups(kShapes, choices, config);
   make_valid(config);
   return config;
 }

@@ -25,8 +25,8 @@ namespace kvfence::engine::offloading {
 namespace {
 
 /// Of two windows the longer one is asked first, and the shorter one loses its blocks first.
-constexpr std::string_view kShapes[] = {"Fw", "Fm", "Fwm", "wfw", "w", "nt",
-                                        "nt", "f",  "f",   "f",   "f", "f"};
+constexpr std::string_view kShapes[] = {"Fw", "Fm", "Fwm", "Ff", "wfw", "w", "m",
+                                        "nt", "nt", "f",   "f",  "f",   "f"};
 constexpr std::uint32_t kWeights[] = {2, 16};  // ReportTransferAgain, what happens in tiers
 constexpr std::size_t kReportedMax = 4;        // transfers that may be reported again
 constexpr std::size_t kEndedTierJobsMax = 32;  // that are not said to be over once more
@@ -38,7 +38,7 @@ bool has_ended(const EngineTransfer& transfer) {
 
 void draw_tiers(Choices& choices, Record& record) {
   record.spec_name = kTieringOffloadingSpec;
-  record.store_threshold = 0;
+  record.store_threshold = choices.once_in(8) ? 1 : 0;  // either lets all pass
   record.request_level_policy = false;
   record.num_tiers = choices.once_in(16) ? 0 : 1 + choices.below(3);
   const bool has_files = choices.once_in(2);

@@ -19,7 +19,7 @@
 namespace kvfence::engine::on_device {
 namespace {
 
-constexpr std::string_view kShapes[] = {"Fw", "wfw", "w", "f", "f", "f", "f", "f"};
+constexpr std::string_view kShapes[] = {"Fw", "Ff", "wfw", "w", "f", "f", "f", "f", "f"};
 constexpr std::string_view kShapesAlone[] = {"Fw", "wfw", "w", "f", "f", "f"};
 /// The simple connector needs full attention, and a window before whose last token there is some.
 constexpr std::string_view kShapesOfSimple[] = {"Ft", "tf", "f", "f", "f", "f"};
@@ -197,6 +197,13 @@ void draw_record(Choices& choices, offloading::Record& record) {
   record.request_level_policy = choices.once_in(4);
 }
 
+simple::Record draw_simple(Choices& choices) {
+  simple::Record record;
+  record.num_cpu_blocks = choices.once_in(3) ? 2 + choices.below(3) : 4 + choices.below(9);
+  record.lazy_offload = choices.once_in(3);
+  return record;
+}
+
 /// A pair over NIXL, mostly with the OffloadingConnector beside it.
 Config draw_pair(Config config, Choices& choices) {
   const nixl::Record nixl = nixl::draw_pair(choices, config);
@@ -218,6 +225,7 @@ Config draw_pair(Config config, Choices& choices) {
     offloading::Record offloading;
     draw_record(choices, offloading);
     MultiRecord multi{{nixl, offloading}};
+    if (choices.once_in(6)) multi.children.emplace_back(draw_simple(choices));
     if (choices.once_in(2)) std::swap(multi.children.front(), multi.children.back());
     if (config.profile != "v0.19") multi.multi_connector_shares_blocks = true;
     config.connectors = ConnectorList{multi};
@@ -252,8 +260,7 @@ Config draw_config_of_others(Choices& choices) {
   if (kind > 1 && choices.once_in(2)) config.profile = "v0.23";
   config.enable_caching = true;
   auto& simple = config.edit_connector<simple::Record>();
-  simple.num_cpu_blocks = choices.once_in(3) ? 2 + choices.below(3) : 4 + choices.below(9);
-  simple.lazy_offload = choices.once_in(3);
+  simple = draw_simple(choices);
   if (kind == 1) {
     draw_groups(kShapesOfSimple, choices, config);
     config.connectors = ConnectorList{simple};

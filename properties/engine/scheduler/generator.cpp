@@ -106,10 +106,6 @@ class SchedulerDraws final : public Draws {
     } else if (choices.once_in(8)) {
       command.priority = choices.below(3);
     }
-    if (choices.once_in(16)) {
-      command.lora_name = "lora";
-      command.lora_id = 1 + choices.below(2);
-    }
     command.grammar = choices.once_in(8);
   }
 
@@ -314,6 +310,9 @@ void draw_cache(Choices& choices, Config& config) {
   config.num_gpu_blocks = 5 + choices.below(20);
   config.profile = choices.once_in(3) ? "v0.23" : "v0.19";
   config.max_num_batched_tokens = 1 + choices.below(choices.once_in(3) ? 8 : 48);
+  if (config.hash_block_size > kSmallBlockMax) {
+    config.max_num_batched_tokens += 2 * config.hash_block_size;
+  }
   const bool has_cross = std::ranges::any_of(config.groups, [](const KVCacheSpec& spec) {
     return spec.kind == KVCacheSpecKind::kCrossAttention;
   });

@@ -49,7 +49,7 @@ TEST(SchedulerGenerator, DrawsValidConfigurationsOfEveryShape) {
   }
   EXPECT_EQ(kinds.size(), 5u);
   EXPECT_EQ(kinds.count(KVCacheSpecKind::kCrossAttention), 0u);
-  EXPECT_EQ(num_groups, (std::set<std::size_t>{1, 2, 3}));
+  EXPECT_EQ(num_groups, (std::set<std::size_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_EQ(profiles, (std::set<std::string>{"v0.19", "v0.23"}));
   EXPECT_EQ(policies, (std::set<std::string>{"fcfs", "priority"}));
   EXPECT_EQ(num_speculative, (std::set<std::uint32_t>{0, 1, 2, 3}));

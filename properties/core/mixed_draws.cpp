@@ -1,0 +1,53 @@
+#include "properties/core/mixed_draws.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "contract/core/declare.h"
+#include "properties/core/factors.h"
+
+namespace kvfence {
+namespace {
+
+constexpr std::uint32_t kMixedOnceIn = 6;
+constexpr std::uint32_t kOverrideOnceIn = 4;
+
+/// Gives `config` something of `other`, or overrides a rule.
+void change(const MemberRef& member, const MemberRef& other, Choices& choices) {
+  std::string ignored;
+  if (!member.equals(other) && choices.once_in(2)) {
+    const std::vector<Value> mixed = mixtures(member.value(), other.value());
+    member.assign(choices.once_in(2) ? pick(choices, mixed) : mixed.front(), ignored);
+  }
+  auto* const rule = get_if<std::optional<bool>>(member);
+  if (rule && choices.once_in(kOverrideOnceIn)) *rule = choices.once_in(2);
+}
+
+}  // namespace
+
+MixedDraws::MixedDraws(const Target& target, Config (*draw)(Choices& choices),
+                       std::vector<NeverTogether> never_together)
+    : target_(&target), draw_(draw), never_together_(std::move(never_together)) {}
+
+Config MixedDraws::operator()(Choices& choices) const {
+  Config drawn = draw_(choices);
+  if (!choices.once_in(kMixedOnceIn)) return drawn;
+  const Config other = draw_(choices);
+  Config mixed = drawn;
+  for (std::size_t index = 0; index < other.declared().size(); ++index) {
+    Config changed = mixed;
+    change(changed.declared()[index], other.declared()[index], choices);
+    const bool is_same = changed.declared()[index].equals(mixed.declared()[index]);
+    if (!is_same && target_->prepare(changed, {}, {})) mixed = std::move(changed);
+  }
+  const bool is_left_out = std::ranges::any_of(never_together_, [&](const NeverTogether& row) {
+    return has_both(mixed.declared(), row) && !has_both(drawn.declared(), row);
+  });
+  return is_left_out ? drawn : mixed;
+}
+
+}  // namespace kvfence

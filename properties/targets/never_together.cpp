@@ -1,0 +1,76 @@
+#include "properties/targets/never_together.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace kvfence {
+namespace {
+
+struct Row {
+  std::initializer_list<std::string_view> parts;
+  NeverTogether row;
+};
+
+constexpr std::string_view kName = "what --config assembly=... gives; it decides nothing here";
+constexpr std::string_view kLeftOut = "stands for what is drawn: the assembly's own";
+constexpr std::string_view kOther = "with that device it is another assembly";
+
+const Row kRows[] = {
+    {{"engine.scheduler"}, {"assembly=scheduler", "", kName}},
+    {{"engine.offloading"}, {"assembly=offloading", "", kName}},
+    {{"engine.offloading_on_device"}, {"assembly=offloading_on_device", "", kName}},
+    {{"engine.on_device"}, {"assembly=on_device", "", kName}},
+    {{"engine.simple"}, {"assembly=simple", "", kName}},
+    {{"engine.synchronous"}, {"assembly=synchronous", "", kName}},
+    {{"engine.prefill_decode"}, {"assembly=prefill_decode", "", kName}},
+    {{"engine.multi"}, {"assembly=multi", "", kName}},
+    {{"engine.scheduler", "engine.offloading", "engine.offloading_on_device", "engine.on_device",
+      "engine.simple", "engine.synchronous", "engine.multi"},
+     {"connectors=none", "", kLeftOut}},
+    {{"engine.scheduler", "engine.offloading", "engine.simple", "engine.prefill_decode",
+      "engine.multi"},
+     {"device=virtual", "", kOther}},
+    {{"engine.offloading_on_device", "engine.on_device"}, {"device=scripted", "", kOther}},
+    {{"engine.scheduler", "engine.offloading", "engine.simple", "engine.prefill_decode",
+      "engine.offloading_on_device", "engine.on_device", "engine.multi"},
+     {"device=symbols", "", "what the reference has where the device is virtual"}},
+    {{"engine.scheduler", "engine.offloading", "engine.simple", "engine.synchronous",
+      "engine.prefill_decode", "engine.multi"},
+     {"tokens_only=true", "", "without a device there are neither races nor pages"}},
+    {{"engine.offloading_on_device", "engine.on_device"},
+     {"policy=priority", "",
+      "upstream's victim may have been served in that step; its blocks are found with tokens that "
+      "nobody computed, and the tokens show it (engine/on_device/rules_test.cpp)"}},
+    {{"engine.on_device"},
+     {"engines=2-3", "max_concurrent_batches=2-3",
+      "upstream reads into blocks to which a forward still writes "
+      "(scenarios/targets/engine_races_test.cpp)"}},
+    {{"engine.on_device"},
+     {"connectors.multi.multi_connector_shares_blocks=false", "",
+      "a store of one child reads blocks into which another one loads "
+      "(scenarios/cases/engine/on_device/races/)"}},
+    {{"engine.on_device"},
+     {"connectors.multi.multi_connector_shares_blocks=default", "profile=v0.23",
+      "the same: the profile's rule"}},
+    {{"engine.multi"},
+     {"connectors.multi.children=nixl", "connectors.multi.children.scripted.handshake=true",
+      "upstream's NIXL raises over a handshake that is not its own"}},
+};
+
+}  // namespace
+
+std::vector<NeverTogether> never_together(std::string_view part) {
+  std::vector<NeverTogether> rows;
+  for (const Row& each : kRows) {
+    if (std::ranges::find(each.parts, part) != each.parts.end()) rows.push_back(each.row);
+  }
+  return rows;
+}
+
+std::vector<std::string_view> parts_with_rows() {
+  std::vector<std::string_view> parts;
+  for (const Row& each : kRows) parts.insert(parts.end(), each.parts);
+  return parts;
+}
+
+}  // namespace kvfence

@@ -1,0 +1,17 @@
+#pragma once
+
+/// What the generator of a part leaves out on purpose: each row with the reason.
+
+#include <string_view>
+#include <vector>
+
+#include "properties/core/checks.h"
+
+namespace kvfence {
+
+/// Rows of "block_pool", "engine.offloading" and so on.
+std::vector<NeverTogether> never_together(std::string_view part);
+/// Every name that a row has.
+std::vector<std::string_view> parts_with_rows();
+
+}  // namespace kvfence
