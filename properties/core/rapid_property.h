@@ -17,6 +17,11 @@ namespace kvfence {
 /// rapidcheck found goes to standard error.
 bool holds(const std::string& description, const std::function<void()>& property);
 
+/// The same where something rare has to come about: of more cases, up to ten times as many, until
+/// it has. Whether it holds and has.
+bool holds(const std::string& description, const std::function<bool()>& has_come_about,
+           const std::function<void()>& property);
+
 /// Bytes for Choices::from_bytes, 0 to bytes_max of them. They shrink to a shorter episode of
 /// plainer commands. For use inside a property.
 std::vector<std::uint8_t> draw_episode_bytes(int bytes_max);
