@@ -23,6 +23,8 @@ void cut_after(Scenario& scenario, const Divergence& divergence) {
 namespace {
 
 constexpr std::string_view kOverrides = "--config";
+constexpr std::uint64_t kLongOnceIn = 512;
+constexpr std::uint64_t kLongCommandsMin = 10'000;
 
 /// Sets a member of the records of one kind, wherever they stand in the configuration:
 /// `offloading.eviction_policy=arc`.
@@ -117,6 +119,19 @@ std::vector<GoalCount> goal_counts_of(const Checks& checks, const GoalCounts& co
   return all;
 }
 
+bool is_long_episode(std::uint64_t episode) { return episode % kLongOnceIn == kLongOnceIn - 1; }
+
+std::uint64_t commands_of_episode(std::uint64_t episode, std::uint64_t commands_of_most) {
+  return is_long_episode(episode) ? std::max(commands_of_most, kLongCommandsMin) : commands_of_most;
+}
+
+std::uint64_t commands_of_episodes(std::uint64_t first, std::uint64_t count,
+                                   std::uint64_t commands_of_most) {
+  const std::uint64_t num_long = (first + count) / kLongOnceIn - first / kLongOnceIn;
+  const std::uint64_t longer = commands_of_episode(kLongOnceIn - 1, commands_of_most);
+  return count * commands_of_most + num_long * (longer - commands_of_most);
+}
+
 CampaignResult run_campaign(const Checks& checks, Implementation& expected, Implementation& actual,
                             const CampaignOptions& options,
                             const std::function<bool(const CampaignProgress&)>& keep_going) {
@@ -125,14 +140,18 @@ CampaignResult run_campaign(const Checks& checks, Implementation& expected, Impl
   Scenario scenario(*checks.target);
   for (std::uint64_t number = options.share; number < options.episodes_max;
        number += options.num_shares) {
-    const std::uint64_t commands_before = number * options.episode_commands;
-    if (commands_before >= options.commands_max) break;
     const std::uint64_t episode = options.first_episode + number;
+    const std::uint64_t commands_before =
+        commands_of_episodes(options.first_episode, number, options.episode_commands);
+    if (commands_before >= options.commands_max) break;
     if (options.lockstep.position) options.lockstep.position->episode = episode;
     Choices choices = episode_choices(options.seed, episode);
     const std::uint64_t left = options.commands_max - commands_before;
-    const auto num_commands =
-        static_cast<std::size_t>(std::min<std::uint64_t>(options.episode_commands, left));
+    const auto num_commands = static_cast<std::size_t>(
+        std::min(commands_of_episode(episode, options.episode_commands), left));
+    lockstep.observe_state_every(is_long_episode(episode)
+                                     ? std::max(options.lockstep.state_every, kStateEveryOfLong)
+                                     : options.lockstep.state_every);
     std::optional<Divergence> divergence;
     for (int draw = 0; draw < kRefusedDrawsMax; ++draw) {
       const Parsed<Setup> setup = draw_setup(checks, choices, options.config_overrides);

@@ -23,7 +23,7 @@ struct CampaignOptions {
   std::uint64_t first_episode = 0;
   std::uint64_t commands_max = UINT64_MAX;  ///< over all episodes
   std::uint64_t episodes_max = UINT64_MAX;
-  std::uint32_t episode_commands = 200;
+  std::uint32_t episode_commands = 200;  ///< of most episodes (commands_of_episode)
   /// Of those episodes the share-th and each num_shares-th after it alone: what one of several
   /// processes does of a campaign, whose findings do not depend on how many there are.
   std::uint64_t share = 0;
@@ -67,6 +67,16 @@ struct CampaignResult {
 inline Choices episode_choices(std::uint64_t seed, std::uint64_t episode) {
   return Choices::from_seed((seed * 0xD134'2543'DE82'EF95) ^ (episode * 0x2545'F491'4F6C'DD1D));
 }
+
+/// One episode in 512 is long, for what builds up slowly: it has 10,000 commands or more, and
+/// since the states of some parts grow with it, they are observed after every 64th.
+bool is_long_episode(std::uint64_t episode);
+inline constexpr std::uint32_t kStateEveryOfLong = 64;
+std::uint64_t commands_of_episode(std::uint64_t episode, std::uint64_t commands_of_most);
+
+/// Of so many episodes, beginning with `first`.
+std::uint64_t commands_of_episodes(std::uint64_t first, std::uint64_t count,
+                                   std::uint64_t commands_of_most);
 
 /// Cuts a scenario after the command that diverged. A child that exited may have done so in any
 /// command under way, so after a failed implementation all of them stay.

@@ -150,6 +150,27 @@ TEST(Campaign, StopsWithinAnEpisodeWhereItIsTold) {
   EXPECT_EQ(result.progress.episodes, 2u);
 }
 
+TEST(Campaign, OneEpisodeIn512IsLong) {
+  EXPECT_EQ(commands_of_episode(0, 200), 200u);
+  EXPECT_EQ(commands_of_episode(511, 200), 10'000u);
+  EXPECT_EQ(commands_of_episode(511, 30'000), 30'000u);
+  for (const std::uint64_t first : {0, 500, 511, 512}) {
+    std::uint64_t sum = 0;
+    for (std::uint64_t count = 0; count < 1'200; ++count) {
+      EXPECT_EQ(commands_of_episodes(first, count, 200), sum);
+      sum += commands_of_episode(first + count, 200);
+    }
+  }
+  const auto reference = block_pool_sides().make_reference();
+  const auto optimized = block_pool_sides().make_optimized();
+  CampaignOptions options;
+  options.first_episode = 510;
+  options.episodes_max = 3;
+  const auto result = run_campaign(block_pool_checks(), *reference, *optimized, options, kToTheEnd);
+  EXPECT_FALSE(result.failure);
+  EXPECT_EQ(result.progress.commands, 10'400u);
+}
+
 TEST(Refusals, CountsTheRestTogetherWhereThereAreManyReasons) {
   Refusals refusals;
   for (std::uint64_t number = 0; number < 40; ++number) refusals.add(std::to_string(number));

@@ -47,6 +47,8 @@ class Lockstep {
   /// Waits for every outstanding answer.
   std::optional<Divergence> finish();
 
+  void observe_state_every(std::uint32_t num_commands) { options_.state_every = num_commands; }
+
   const Checks& checks() const { return checks_; }
   const Oracles& oracles() const { return options_.oracles; }
   /// Rules and expectations judge it as it is, since nothing ties it to the expected side.

@@ -213,8 +213,10 @@ class Checker {
     }
     report.seed = options_.seed;
     report.episode = crash.episode;
+    const std::uint64_t first = options_.episode.value_or(0);
     report.commands =
-        (crash.episode - options_.episode.value_or(0)) * options_.episode_commands + crash.step + 1;
+        commands_of_episodes(first, crash.episode - first, options_.episode_commands) + crash.step +
+        1;
     report.source = "random, seed " + std::to_string(options_.seed) + ", episode " +
                     std::to_string(crash.episode);
     find_commands(crash, report);
@@ -265,7 +267,9 @@ class Checker {
           Choices choices = episode_choices(options_.seed, episode);
           const Parsed<Setup> setup = draw_setup(check_.checks, choices, options_.config_overrides);
           KVFENCE_CHECK(setup, "a configuration that was drawn is drawn again");
-          Lockstep lockstep(check_.checks, *expected, *same, {.oracles = {.rules = false}});
+          const std::uint32_t state_every = is_long_episode(episode) ? kStateEveryOfLong : 1;
+          Lockstep lockstep(check_.checks, *expected, *same,
+                            {.oracles = {.rules = false}, .state_every = state_every});
           Scenario scenario(target_);
           run_episode(lockstep, *setup, choices, num_commands, scenario);
           return print(to_document(scenario));

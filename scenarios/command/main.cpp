@@ -504,7 +504,8 @@ class CommandLine {
         ->default_str("one per core");
     options.value("--episode", check.episode, "run only this episode of the seed");
     options.positive("--episode-commands", check.episode_commands,
-                     "commands per episode; each episode starts with fresh implementations");
+                     "commands of most episodes, and one in 512 has 10,000 or more; each episode "
+                     "starts with fresh implementations");
     options.value("--config", config_,
                   "settings that every configuration must have, e.g. profile=v0.19; for target "
                   "engine e.g. assembly=offloading offloading.eviction_policy=arc",
