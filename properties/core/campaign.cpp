@@ -26,6 +26,22 @@ constexpr std::string_view kOverrides = "--config";
 constexpr std::uint64_t kLongOnceIn = 512;
 constexpr std::uint64_t kLongCommandsMin = 10'000;
 
+/// Members that say how many blocks a pool has, as far as the contract takes larger ones.
+void enlarge_pools(const Target& target, Config& config, Choices& choices) {
+  constexpr std::int64_t kBlocksMax = 10'000;
+  for (std::size_t index = 0; index < config.declared().size(); ++index) {
+    const std::string& name = config.declared()[index].declaration().name;
+    if (name != "num_gpu_blocks" && name != "capacity") continue;
+    Config larger = config;
+    const Value value = config.declared()[index].value();
+    const std::int64_t num_blocks = *value.get_if<std::int64_t>() << (4 + choices.below(8));
+    std::string ignored;
+    const Value enlarged(Value::Variant(std::min(num_blocks, kBlocksMax)));
+    if (!larger.declared()[index].assign(enlarged, ignored)) continue;
+    if (target.prepare(larger, {}, {})) config = std::move(larger);
+  }
+}
+
 /// Sets a member of the records of one kind, wherever they stand in the configuration:
 /// `offloading.eviction_policy=arc`.
 std::optional<InputError> override_record(const DeclaredObject& config, const Field& field) {
@@ -76,12 +92,14 @@ std::optional<InputError> override_all(const DeclaredObject& config,
 }  // namespace
 
 Parsed<Setup> draw_setup(const Checks& checks, Choices& choices,
-                         const std::vector<Field>& overrides) {
+                         const std::vector<Field>& overrides, std::uint64_t episode) {
   // An override of what one configuration in many has, such as one kind of connector, wants draws.
   constexpr int kDrawsMax = 1024;
   InputError error;
   for (int draw = 0; draw < kDrawsMax; ++draw) {
     Config config = checks.draw_config(choices);
+    if (is_long_episode(episode) && choices.once_in(2))
+      enlarge_pools(*checks.target, config, choices);
     if (auto wrong = override_all(config.declared(), overrides)) {
       error = std::move(*wrong);
       continue;
@@ -154,7 +172,7 @@ CampaignResult run_campaign(const Checks& checks, Implementation& expected, Impl
                                      : options.lockstep.state_every);
     std::optional<Divergence> divergence;
     for (int draw = 0; draw < kRefusedDrawsMax; ++draw) {
-      const Parsed<Setup> setup = draw_setup(checks, choices, options.config_overrides);
+      const Parsed<Setup> setup = draw_setup(checks, choices, options.config_overrides, episode);
       if (!setup) {
         result.config_error = setup.error();
         return result;

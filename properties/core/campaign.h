@@ -69,7 +69,8 @@ inline Choices episode_choices(std::uint64_t seed, std::uint64_t episode) {
 }
 
 /// One episode in 512 is long, for what builds up slowly: it has 10,000 commands or more, and
-/// since the states of some parts grow with it, they are observed after every 64th.
+/// since the states of some parts grow with it, they are observed after every 64th. Half of them
+/// have pools of up to 10,000 blocks.
 bool is_long_episode(std::uint64_t episode);
 inline constexpr std::uint32_t kStateEveryOfLong = 64;
 std::uint64_t commands_of_episode(std::uint64_t episode, std::uint64_t commands_of_most);
@@ -87,9 +88,9 @@ void cut_after(Scenario& scenario, const Divergence& divergence);
 inline constexpr int kRefusedDrawsMax = 1024;
 
 /// Draws configurations until one fits the overrides: a pinned member may rule others out. What is
-/// wrong with the last one, if none did.
+/// wrong with the last one, if none did. The episode is asked only whether it is long.
 Parsed<Setup> draw_setup(const Checks& checks, Choices& choices,
-                         const std::vector<Field>& overrides = {});
+                         const std::vector<Field>& overrides = {}, std::uint64_t episode = 0);
 
 /// Runs an episode of this setup out of a stream of choices; `scenario` receives its configuration
 /// and commands. `before_draw` is called before each command is drawn.

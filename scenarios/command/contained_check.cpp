@@ -265,7 +265,8 @@ class Checker {
           const auto expected = check_.make_reference();
           const auto same = check_.make_reference();
           Choices choices = episode_choices(options_.seed, episode);
-          const Parsed<Setup> setup = draw_setup(check_.checks, choices, options_.config_overrides);
+          const Parsed<Setup> setup =
+              draw_setup(check_.checks, choices, options_.config_overrides, episode);
           KVFENCE_CHECK(setup, "a configuration that was drawn is drawn again");
           const std::uint32_t state_every = is_long_episode(episode) ? kStateEveryOfLong : 1;
           Lockstep lockstep(check_.checks, *expected, *same,
