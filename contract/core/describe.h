@@ -112,6 +112,11 @@ Target describe() {
   }
   (std::make_index_sequence<std::variant_size_v<typename T::Command>>{});
   target.numbers = erased_type<typename T::Observation>;
+  target.copy_error = [](kvfence::Observation& observation) {
+    if constexpr (requires(typename T::Observation typed) { typed.error = observation.error; }) {
+      observation.numbers.as<typename T::Observation>().error = observation.error;
+    }
+  };
   target.prepare = [](Erased config, std::string_view file, Position position) -> Parsed<Setup> {
     if constexpr (requires { T::complete(config.as<typename T::Config>()); }) {
       T::complete(config.as<typename T::Config>());

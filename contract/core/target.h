@@ -130,6 +130,8 @@ struct Target {
   const ErasedType* command;
   std::vector<CommandType> commands;
   const ErasedType* numbers;  ///< of its observations
+  /// Gives the typed part of an observation its error, which it has, too, for typed code.
+  void (*copy_error)(Observation& observation);
 
   /// What is wrong with a configuration, or what it stands for. `config` is of the target's type.
   Parsed<Setup> (*prepare)(Config config, std::string_view file, Position position);

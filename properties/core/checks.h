@@ -30,6 +30,17 @@ class Generator {
   virtual Command next(Choices& choices, const Observation& now, const World& world) = 0;
 };
 
+/// Rules of which some may not judge.
+class SomeRules {
+ public:
+  void leave_out(std::vector<std::string> rules) { left_out_ = std::move(rules); }
+  /// Nothing where the rule that is broken does not judge. A `check` asks where others follow.
+  std::optional<Divergence> judged(std::optional<Divergence> found) const;
+
+ private:
+  std::vector<std::string> left_out_;
+};
+
 /// What must hold after each command of one run, whatever the other side answers.
 class RuleChecker {
  public:
@@ -38,6 +49,15 @@ class RuleChecker {
   virtual std::optional<Divergence> check(const Command& command, const Observation* before,
                                           const Observation& observation, const World& world,
                                           std::size_t step) = 0;
+  /// From now on these rules do not judge.
+  virtual void leave_out(std::vector<std::string> rules) = 0;
+};
+
+/// A rule of a target, and what it needs to see (divergence.h).
+struct CheckedRule {
+  std::string name;
+  std::string rule;
+  std::string_view needs;
 };
 
 /// One situation that a suite of runs has to reach.
@@ -74,7 +94,7 @@ struct NeverTogether {
 
 struct Checks {
   const Target* target;
-  std::vector<std::pair<std::string, std::string>> rules;  ///< name, what it says
+  std::vector<CheckedRule> rules;
   std::vector<Goal> goals;
   /// A small configuration, out of every setting and profile.
   std::function<Config(Choices& choices)> draw_config;
@@ -83,6 +103,8 @@ struct Checks {
   std::unique_ptr<RuleChecker> (*make_rules)(const Setup& setup);
   std::unique_ptr<GoalCounts> (*make_counts_of)(std::span<const Goal> goals);
 
+  /// Names of the rules that cannot judge a side that does not show these members.
+  std::vector<std::string> unjudged_without(const std::vector<std::string>& unreported) const;
   /// Counts that all start at 0. Requires: these checks outlive them.
   std::unique_ptr<GoalCounts> make_goal_counts() const { return make_counts_of(goals); }
 };

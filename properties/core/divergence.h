@@ -31,6 +31,8 @@ struct Invariant {
   std::string_view id;    ///< unique across targets: "pool.3"
   std::string_view name;  ///< Divergence::oracle
   std::string_view rule;  ///< Divergence::message
+  /// Members of the observation that decide it besides `error`, as "blocks ref_cnts"; empty: all.
+  std::string_view needs = {};
 };
 
 }  // namespace kvfence

@@ -1,6 +1,8 @@
 #include "properties/core/lockstep.h"
 
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "properties/core/difference.h"
 #include "properties/core/observation_digest.h"
@@ -13,7 +15,7 @@ Lockstep::Lockstep(const Checks& checks, Implementation& expected, Implementatio
       expected_(expected),
       actual_(actual),
       options_(options),
-      window_(actual.window()),
+      window_(options.oracles.lockstep ? actual.window() : 1),
       goal_counts_(checks.make_goal_counts()),
       expected_observations_(window_ + 1) {}
 
@@ -21,7 +23,6 @@ std::optional<Divergence> Lockstep::start(const Setup& setup) {
   if (auto stopped = stop_if_told(0)) return stopped;
   if (options_.position) options_.position->begin_step(0);
   world_ = checks_.target->make_world(setup);
-  rules_ = options_.oracles.rules ? checks_.make_rules(setup) : nullptr;
   goal_counts_->start(setup);
   num_commands_ = 0;
   num_collected_ = 0;
@@ -33,7 +34,20 @@ std::optional<Divergence> Lockstep::start(const Setup& setup) {
   if (auto failure = expected_.reset(setup)) return divergence_of(expected_, *failure, 0);
   enter(RunPhase::kActual);
   if (auto failure = actual_.reset(setup)) return divergence_of(actual_, *failure, 0);
+  rules_ = make_rules(setup);
   return std::nullopt;
+}
+
+std::unique_ptr<RuleChecker> Lockstep::make_rules(const Setup& setup) const {
+  if (!options_.oracles.rules) return nullptr;
+  std::vector<std::string> left_out;
+  if (const auto described = actual_.described(); described && judges_actual_alone()) {
+    left_out = checks_.unjudged_without(described->unreported);
+    if (left_out.size() == checks_.rules.size()) return nullptr;
+  }
+  auto rules = checks_.make_rules(setup);
+  rules->leave_out(std::move(left_out));
+  return rules;
 }
 
 std::optional<Divergence> Lockstep::step(const Command& command,
@@ -63,9 +77,15 @@ std::optional<Divergence> Lockstep::step(const Command& command,
     // Where both are compared, the expected one before it is the actual one before it.
     if (!options_.oracles.lockstep) newest_actual_ = 1 - newest_actual_;
     Observation& actual = actual_observations_[newest_actual_];
-    if (auto failure = actual_.apply(command, *world_, observe, actual)) {
-      return divergence_of(actual_, *failure, step);
+    std::optional<ImplementationFailure> failure;
+    if (actual_.window() == 1) {
+      failure = actual_.apply(command, *world_, observe, actual);
+    } else {
+      actual = expected;  // as in collect_oldest
+      failure = actual_.submit(command, observe);
+      if (!failure) failure = actual_.collect(actual);
     }
+    if (failure) return divergence_of(actual_, *failure, step);
     ++num_commands_;
     ++num_collected_;
   }

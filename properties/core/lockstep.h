@@ -29,8 +29,9 @@ struct LockstepOptions {
 };
 
 /// Drives two implementations. The rules check the actual side if it answers before the next
-/// command. An implementation in a child process answers later; then the rules check the expected
-/// side, which the comparison ties to the actual one: without it they say nothing of the child.
+/// command. An implementation in a child process answers later where it is compared; then the rules
+/// check the expected side, to which equality ties it. Where it is not compared, each command waits
+/// for its answer, and rules that need what the child does not report do not judge.
 class Lockstep {
  public:
   Lockstep(const Checks& checks, Implementation& expected, Implementation& actual,
@@ -52,7 +53,7 @@ class Lockstep {
   const Checks& checks() const { return checks_; }
   const Oracles& oracles() const { return options_.oracles; }
   /// Rules and expectations judge it as it is, since nothing ties it to the expected side.
-  bool judges_actual_alone() const { return window_ == 1 && !options_.oracles.lockstep; }
+  bool judges_actual_alone() const { return !options_.oracles.lockstep; }
   /// What the expected side showed after the last command.
   const Observation& last_expected() const { return expected_observations_[newest_]; }
   /// What the actual side showed after the last command that was collected.
@@ -73,6 +74,7 @@ class Lockstep {
   std::size_t after(std::size_t slot) const {
     return slot + 1 == expected_observations_.size() ? 0 : slot + 1;
   }
+  std::unique_ptr<RuleChecker> make_rules(const Setup& setup) const;
   std::optional<Divergence> stop_if_told(std::size_t step) const;
   std::optional<Divergence> collect_oldest();
   std::optional<Divergence> compare(const Observation& expected, std::size_t step) const;
@@ -81,7 +83,7 @@ class Lockstep {
   Implementation& expected_;
   Implementation& actual_;
   LockstepOptions options_;
-  std::size_t window_;  ///< of the actual side
+  std::size_t window_;  ///< commands of the actual side that may be outstanding
   std::unique_ptr<World> world_;
   std::unique_ptr<RuleChecker> rules_;
   std::unique_ptr<GoalCounts> goal_counts_;

@@ -230,6 +230,7 @@ void add_scope(std::string& out, const Report& report) {
   } else {
     add_names(out, "compared", report.compared);
     add_names(out, "unreported", report.unreported);
+    add_names(out, "not judged", report.unjudged);
   }
   if (report.corrections > 0) {
     add_row(out, "corrected", count_text(report.corrections, "fault") + " of what it drives");
@@ -290,6 +291,7 @@ std::string to_json(const Report& report) {
   if (!report.compared.empty()) json["compared"] = report.compared;
   if (report.corrections > 0) json["corrections"] = report.corrections;
   if (!report.unreported.empty()) json["unreported"] = report.unreported;
+  if (!report.unjudged.empty()) json["unjudged"] = report.unjudged;
   for (const Refusal& each : report.refusals.reasons()) json["refused"][each.why] = each.count;
   for (const ReachCount& reach : report.reach) {
     json["reach"][reach.name] = {{"count", reach.count}, {"goal", reach.goal}};

@@ -49,6 +49,7 @@ struct Report {
   // Of an actual side from outside:
   std::vector<std::string> compared;    ///< members of the observation
   std::vector<std::string> unreported;  ///< those that it never reports: not compared
+  std::vector<std::string> unjudged;    ///< rules that need those
   std::uint32_t corrections = 0;        ///< of faults of the engine that it drives
   Refusals refusals;                    ///< by the actual side
   std::vector<std::pair<std::string, double>> numbers;  ///< anything else worth a figure, in order

@@ -154,6 +154,7 @@ Parsed<Report> check(const Checks& checks, Implementation& expected, Implementat
       result->compared = std::move(described->reported);
       result->unreported = std::move(described->unreported);
       result->corrections = described->corrections;
+      if (options.oracles.rules) result->unjudged = checks.unjudged_without(result->unreported);
     }
   }
   return result;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -31,7 +32,7 @@ class GeneratorFor {
 
 /// Watches one implementation of target T.
 template <class T>
-class RulesFor {
+class RulesFor : public SomeRules {
  public:
   virtual ~RulesFor() = default;
   /// Holds one observation against every rule; the first that is broken, or nothing. Called after
@@ -67,10 +68,11 @@ class ErasedRules final : public RuleChecker {
   std::optional<Divergence> check(const Command& command, const Observation* before,
                                   const Observation& observation, const World& world,
                                   std::size_t step) override {
-    return typed_->check(
+    return typed_->judged(typed_->check(
         command.as<typename T::Command>(), before ? &typed_observation<T>(*before) : nullptr,
-        typed_observation<T>(observation), typed_world<typename T::World>(world), step);
+        typed_observation<T>(observation), typed_world<typename T::World>(world), step));
   }
+  void leave_out(std::vector<std::string> rules) override { typed_->leave_out(std::move(rules)); }
 
  private:
   std::unique_ptr<RulesFor<T>> typed_;
@@ -93,7 +95,9 @@ Checks checks_of(std::span<const Invariant> rules, GoalSuite goals,
     return std::make_unique<detail::ErasedGenerator<T>>(
         make_generator(setup.config().as<typename T::Config>(), choices));
   };
-  for (const Invariant& rule : rules) checks.rules.emplace_back(rule.name, rule.rule);
+  for (const Invariant& rule : rules) {
+    checks.rules.push_back({std::string(rule.name), std::string(rule.rule), rule.needs});
+  }
   checks.make_rules = [](const Setup& setup) -> std::unique_ptr<RuleChecker> {
     const auto& typed = setup.as<typename T::Setup>();
     if constexpr (std::is_invocable_v<decltype(make_rules), decltype(typed)>) {

@@ -126,7 +126,9 @@ std::unique_ptr<RuleChecker> make_rules(const Setup& setup) {
 }
 
 void add_rules(Checks& checks, std::span<const Invariant> rules) {
-  for (const Invariant& rule : rules) checks.rules.emplace_back(rule.name, rule.rule);
+  for (const Invariant& rule : rules) {
+    checks.rules.push_back({std::string(rule.name), std::string(rule.rule), rule.needs});
+  }
 }
 
 /// Draws what the configuration needs, whatever its assembly.
@@ -192,8 +194,8 @@ Checks make_checks() {
   add_rules(checks, engine::core_invariants());
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     const std::string prefix = std::string(info.name) + ".";
-    for (const auto& [name, rule] : room_checks(info.assembly).rules) {
-      checks.rules.emplace_back(prefix + name, rule);
+    for (const CheckedRule& each : room_checks(info.assembly).rules) {
+      checks.rules.push_back({prefix + each.name, each.rule, each.needs});
     }
     for (Goal goal : checks_of(info.assembly).goals) {
       goal.name = names.emplace_back(prefix + std::string(goal.name));

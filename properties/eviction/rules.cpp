@@ -21,23 +21,29 @@ namespace {
 
 /// Every invariant: what the command line and the documentation list.
 constexpr Invariant kInvariants[] = {
-    {"eviction.1", "a_key_has_one_place", "a key stands in one list at most, and there once"},
+    {"eviction.1", "a_key_has_one_place", "a key stands in one list at most, and there once",
+     "t1 t2 b1 b2"},
     {"eviction.2", "sizes_are_bounded",
      "size is the number of blocks held; it, B1, B2 and the target are at most the capacity, the "
-     "target at least 0"},
+     "target at least 0",
+     "success evicted size target_t1_size b1 b2"},
     {"eviction.3", "blocks_are_held_as_asked",
      "T1 and T2 are the blocks that were inserted and neither removed nor evicted, each with its "
      "slot, ready once it was written, with as many readers as acquired it less those that "
-     "released it; get finds them so"},
+     "released it; get finds them so",
+     "success evicted found t1 t2"},
     {"eviction.4", "nothing_in_use_is_evicted",
      "an evict that succeeds lets as many blocks go as asked: held, idle, unprotected, each once, "
-     "with its slot"},
+     "with its slot",
+     "success evicted"},
     {"eviction.5", "only_what_is_ready_is_read",
-     "a block is acquired only once it was written, and released only by who acquired it"},
+     "a block is acquired only once it was written, and released only by who acquired it",
+     "success evicted"},
     {"eviction.6", "clear_forgets_everything",
-     "after clear every list is empty, and the target is 0"},
+     "after clear every list is empty, and the target is 0", "success t1 t2 b1 b2 target_t1_size"},
     {"eviction.7", "refused_changes_nothing",
-     "a refused command and an evict that fails leave all lists as they were"},
+     "a refused command and an evict that fails leave all lists as they were",
+     "success t1 t2 b1 b2 target_t1_size"},
 };
 
 using kvfence::detail::Mismatch;
@@ -65,7 +71,8 @@ class Invariants final : public RulesFor<EvictionTarget> {
       found =
           std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
     }
-    if (!found) found = held_.check(observation, broken);
+    found = judged(std::move(found));
+    if (!found) found = judged(held_.check(observation, broken));
     if (found) found->step = step;
     return found;
   }

@@ -31,45 +31,60 @@ namespace {
 constexpr Invariant kInvariants[] = {
     {"kv_cache.1", "null_and_sinks_stay_out",
      "the null block and the blocks that sinks took have no key, no reference and no place in the "
-     "free queue"},
+     "free queue",
+     "free_queue ref_cnts keys tables"},
     {"kv_cache.2", "ref_cnt_counts_places",
-     "a block's ref_cnt is the number of places that hold it in the block tables"},
+     "a block's ref_cnt is the number of places that hold it in the block tables",
+     "ref_cnts tables"},
     {"kv_cache.3", "queue_holds_the_unreferenced",
-     "the free queue holds exactly the blocks that no table holds, once each, but for sinks"},
+     "the free queue holds exactly the blocks that no table holds, once each, but for sinks",
+     "free_queue ref_cnts tables"},
     {"kv_cache.4", "a_block_has_one_place",
      "a block stands at one place of one table, unless requests of the same prefix share it at the "
-     "same place"},
+     "same place",
+     "allocated ref_cnts tables"},
     {"kv_cache.5", "keys_fit_their_places",
-     "a block in a table that carries a key carries that of its place in the request and group"},
+     "a block in a table that carries a key carries that of its place in the request and group",
+     "allocated ref_cnts keys tables"},
     {"kv_cache.6", "numbers_add_up",
-     "num_free_blocks, num_cached_keys and usage are those of the queue and the keys"},
+     "num_free_blocks, num_cached_keys and usage are those of the queue and the keys",
+     "num_free_blocks num_cached_keys usage free_queue keys"},
     {"kv_cache.7", "nothing_is_held_when_all_is_freed",
      "a request that is not allocated has no table; while none is allocated every block but null "
-     "and sinks is free"},
+     "and sinks is free",
+     "allocated tables num_free_blocks"},
     {"kv_cache.8", "needed_places_keep_their_blocks",
      "a place of a table keeps its block until its request is freed, or its group needs the "
-     "tokens no more"},
+     "tokens no more",
+     "tables"},
     {"kv_cache.9", "allocation_covers_the_tokens",
-     "an allocation that succeeds leaves the request with places for its tokens in every group"},
+     "an allocation that succeeds leaves the request with places for its tokens in every group",
+     "allocated tables"},
     {"kv_cache.10", "keys_follow_computed_tokens",
      "a key appears only on a block of the request that is allocated or cached, at a place whose "
-     "tokens are computed, or are now"},
+     "tokens are computed, or are now",
+     "keys tables"},
     {"kv_cache.11", "evicted_is_gone",
-     "an evicted block carries no key; after a reset that succeeds no block does"},
+     "an evicted block carries no key; after a reset that succeeds no block does", "success keys"},
     {"kv_cache.12", "hit_is_cached_in_every_group",
      "a hit is shorter than the request, as long in every group, and each block that it needs "
-     "carries the key of its place"},
+     "carries the key of its place",
+     "num_hit_tokens blocks keys"},
     {"kv_cache.13", "state_of_this_step_is_not_hit",
      "a Mamba state that was cached in a step is hit in no allocation of that step: it is not "
-     "written yet"},
+     "written yet",
+     "allocated blocks keys tables"},
     {"kv_cache.14", "common_prefix_is_held_by_all",
      "the leading blocks that get_num_common_prefix_blocks counts are held by every allocated "
-     "request"},
+     "request",
+     "allocated counts ref_cnts tables"},
     {"kv_cache.15", "events_mirror_the_keys",
      "an index fed by the events holds exactly the hashes in the pool, removes none that it does "
-     "not hold, and gets no event where events are off"},
+     "not hold, and gets no event where events are off",
+     "events keys"},
     {"kv_cache.16", "refused_changes_nothing",
-     "a refused command changes neither blocks nor queue nor keys nor tables"},
+     "a refused command changes neither blocks nor queue nor keys nor tables",
+     "free_queue ref_cnts keys tables"},
 };
 
 using Rule = NamedPlace<kInvariants>;
@@ -111,17 +126,21 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     before_ = before && has_state(*before) ? before : nullptr;
     const bool has_change = is_seen && before_;
     Found found;
-    if (is_refused && has_change) found = check_unchanged(observation, world);
+    if (is_refused && has_change) found = judged(check_unchanged(observation, world));
     if (!is_refused) count_allocated(command, observation, world);
-    if (!found && is_seen) found = check_state(observation, world);
-    if (!found) found = check_numbers(observation, world);
+    if (!found && is_seen) found = judged(check_state(observation, world));
+    if (!found) found = judged(check_numbers(observation, world));
     if (!found && !is_refused) {
-      found = std::visit(
+      found = judged(std::visit(
           [&](const auto& accepted) { return check_answer(accepted, observation, world); },
-          command);
+          command));
     }
-    if (!found && has_change && !is_refused) found = check_kept_places(command, observation, world);
-    if (!found && has_change && !is_refused) found = check_new_keys(command, observation, world);
+    if (!found && has_change && !is_refused) {
+      found = judged(check_kept_places(command, observation, world));
+    }
+    if (!found && has_change && !is_refused) {
+      found = judged(check_new_keys(command, observation, world));
+    }
     if (found) {
       found->step = step;
       return found;

@@ -25,31 +25,41 @@ namespace {
 
 /// Every invariant: what the command line and the documentation list.
 constexpr Invariant kInvariants[] = {
-    {"offload.1", "a_key_has_one_place", "a key stands in one list at most, and there once"},
+    {"offload.1", "a_key_has_one_place", "a key stands in one list at most, and there once",
+     "t1 t2 b1 b2"},
     {"offload.2", "sizes_are_bounded",
      "size is the number of blocks held; it, B1, B2 and the target are at most the capacity, the "
-     "target at least 0"},
+     "target at least 0",
+     "stored keys_to_store slots evicted size target_t1_size b1 b2"},
     {"offload.3", "blocks_are_held_as_asked",
      "T1 and T2 are the blocks that were stored and neither evicted nor failed, each with its "
-     "slot, ready once it was written, with as many readers as loads began less those that ended"},
+     "slot, ready once it was written, with as many readers as loads began less those that ended",
+     "stored keys_to_store slots evicted t1 t2"},
     {"offload.4", "a_slot_has_one_block",
      "a store gets slots that no block has, and that are below the capacity; slots of no block are "
-     "free"},
+     "free",
+     "stored keys_to_store slots evicted num_free_slots"},
     {"offload.5", "nothing_in_use_is_evicted",
      "a store evicts blocks that are held and idle, none of its own keys unless a filter drops "
-     "some, each once, with its slot"},
+     "some, each once, with its slot",
+     "stored keys_to_store slots evicted"},
     {"offload.6", "only_what_is_ready_is_read",
-     "a load gets the slots of its keys, which are written; it ends once"},
+     "a load gets the slots of its keys, which are written; it ends once",
+     "stored keys_to_store slots evicted"},
     {"offload.7", "only_what_is_missing_is_stored",
-     "what a store writes are keys of its own that are not held, each once, with a slot each"},
+     "what a store writes are keys of its own that are not held, each once, with a slot each",
+     "stored keys_to_store slots evicted"},
     {"offload.8", "lookup_agrees_with_blocks",
-     "a lookup finds what is held and ready, and nothing else; a block that is written is pending"},
+     "a lookup finds what is held and ready, and nothing else; a block that is written is pending",
+     "stored keys_to_store slots evicted num_hits result"},
     {"offload.9", "events_mirror_the_blocks",
      "an index fed by the events holds exactly what became ready and was not evicted since (a "
      "reset sends none), hears of none more often than it became ready, removes none that it "
-     "does not hold, and gets no event where events are off"},
+     "does not hold, and gets no event where events are off",
+     "stored keys_to_store slots evicted events"},
     {"offload.10", "refused_changes_nothing",
-     "a refused command and a store that fails leave all lists as they were"},
+     "a refused command and a store that fails leave all lists as they were",
+     "stored t1 t2 b1 b2 target_t1_size"},
 };
 
 using Keys = std::vector<std::uint32_t>;
@@ -82,7 +92,8 @@ class Invariants final : public RulesFor<OffloadTarget> {
       found =
           std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
     }
-    if (!found) found = held_.check(observation, broken);
+    found = judged(std::move(found));
+    if (!found) found = judged(held_.check(observation, broken));
     const std::uint32_t num_free = held_.capacity() - std::min(held_.capacity(), held_.size());
     if (!found && observation.num_free_slots != num_free) {
       found =

@@ -30,27 +30,35 @@ namespace {
 constexpr Invariant kInvariants[] = {
     {"pool.1", "ref_cnt_counts_holders",
      "a block's ref_cnt is how often it was handed out or touched, less how often it was freed; "
-     "what nobody holds cannot be freed"},
+     "what nobody holds cannot be freed",
+     "blocks ref_cnts"},
     {"pool.2", "queue_holds_the_unreferenced",
-     "the free queue holds exactly the blocks that nobody references, once each"},
+     "the free queue holds exactly the blocks that nobody references, once each",
+     "blocks free_queue"},
     {"pool.3", "null_block_stays_out",
-     "the null block has no key, no reference and no place in the free queue"},
+     "the null block has no key, no reference and no place in the free queue",
+     "ref_cnts free_queue keys"},
     {"pool.4", "numbers_add_up",
      "num_free_blocks, num_empty, num_cached, num_referenced, num_cached_keys and usage are those "
-     "of the blocks: empty + cached + referenced is every block, empty + cached the queue"},
+     "of the blocks: empty + cached + referenced is every block, empty + cached the queue",
+     "blocks keys num_free_blocks num_empty num_cached num_referenced num_cached_keys usage"},
     {"pool.5", "new_blocks_are_unused",
-     "get_new_blocks hands out as many blocks as asked, each once, that nobody references"},
+     "get_new_blocks hands out as many blocks as asked, each once, that nobody references",
+     "blocks"},
     {"pool.6", "lookup_agrees_with_keys",
      "a hit is one block per group, in order, that carries the key asked for; a lookup misses only "
-     "if no block of some group carries it"},
+     "if no block of some group carries it",
+     "hit blocks keys"},
     {"pool.7", "keys_are_what_was_cached",
      "a block carries the key under which it was cached, or none; and none after it was handed "
-     "out or evicted, or the cache was reset"},
+     "out or evicted, or the cache was reset",
+     "blocks success keys"},
     {"pool.8", "events_mirror_the_keys",
      "an index fed by the events holds exactly the hashes in the pool, removes none that it does "
-     "not hold, and gets no event where events are off"},
+     "not hold, and gets no event where events are off",
+     "events keys"},
     {"pool.9", "refused_changes_nothing",
-     "a refused command changes neither blocks nor queue nor keys"},
+     "a refused command changes neither blocks nor queue nor keys", "ref_cnts free_queue keys"},
 };
 
 using detail::carries;
@@ -83,13 +91,16 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
                                   std::size_t step) override {
     Found found;
     if (observation.error != ErrorCode::kNone) {
-      if (before) found = check_unchanged(*before, observation, world);
+      if (before) found = judged(check_unchanged(*before, observation, world));
     } else {
-      found = std::visit([&](const auto& accepted) { return take(accepted, observation, world); },
-                         command);
+      found = judged(std::visit(
+          [&](const auto& accepted) { return take(accepted, observation, world); }, command));
     }
-    if (!found) found = check_numbers(observation, world);
-    if (!found && has_state(observation)) found = check_state(observation, world);
+    if (!found) found = judged(check_numbers(observation, world));
+    const bool is_seen = has_state(observation);
+    if (!found && is_seen) found = judged(check_references(observation, world));
+    if (!found && is_seen) found = judged(check_queue(observation, world));
+    if (!found && is_seen) found = check_keys(observation, world);
     if (found) found->step = step;
     return found;
   }
@@ -235,14 +246,17 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
     return std::nullopt;
   }
 
-  Found check_state(const Observation& shown, const World& world) {
+  Found check_references(const Observation& shown, const World& world) const {
     const std::vector<std::uint32_t>& ref_cnts = *shown.ref_cnts;
-    const std::vector<BlockId>& queue = *shown.free_queue;
     const bool null_is_out = !ref_cnts.empty() && ref_cnts[kNullBlockId] == 0;
     if (!null_is_out) return broken("null_block_stays_out", "ref_cnts", holders_, ref_cnts, world);
     if (ref_cnts != holders_)
       return broken("ref_cnt_counts_holders", "ref_cnts", holders_, ref_cnts, world);
+    return std::nullopt;
+  }
 
+  Found check_queue(const Observation& shown, const World& world) {
+    const std::vector<BlockId>& queue = *shown.free_queue;
     is_queued_.assign(holders_.size(), 0);
     for (BlockId block : queue) {
       if (block == kNullBlockId) {
@@ -259,7 +273,7 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
       return broken("queue_holds_the_unreferenced", "free_queue", "every unreferenced block", queue,
                     world);
     }
-    return check_keys(shown, world);
+    return std::nullopt;
   }
 
   /// Requires: the references are right.

@@ -135,6 +135,7 @@ struct ExplainCommandOptions {
   std::string html_file;   ///< of what has a device; empty for none
   std::string trace_file;  ///< likewise
   Subject subject;
+  Oracles oracles;
 };
 int explain_command(const ExplainCommandOptions& options);
 

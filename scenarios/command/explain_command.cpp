@@ -64,7 +64,8 @@ int explain_command(const ExplainCommandOptions& options) {
   Parsed<Scenario> scenario = loaded->target->scenario(loaded->only(options.episode), options.file);
   if (!scenario) return bad_input(scenario.error());
   if (const auto refused = refusal(options, *scenario)) return bad_input(*refused);
-  const Outcome outcome = loaded->target->explain(*scenario, options.file, options.subject);
+  const Outcome outcome =
+      loaded->target->explain(*scenario, options.file, options.subject, options.oracles);
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, {});
   std::printf("%s", outcome.message.c_str());
   if (!has_devices(*scenario) || hiding_option(options.subject)) return outcome.exit_code;

@@ -656,6 +656,7 @@ class CommandLine {
     options.value("--html", explain_.html_file, "write what the device did as a page", "OUT");
     options.value("--trace", explain_.trace_file,
                   "write what the device did for chrome://tracing or Perfetto", "OUT");
+    options.oracles(explain_.oracles);
     options.subject(explain_.subject);
   }
 

@@ -14,7 +14,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Divergence, step, oracle, field, expected, ac
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, target, source, expected_name, actual_name, seed,
                                    episode, commands, seconds, disagreements,
                                    commands_before_shrinking, reproduce, reach, compared,
-                                   unreported, corrections, numbers)
+                                   unreported, unjudged, corrections, numbers)
 
 std::string to_bytes(const Outcome& outcome) {
   const Report& report = outcome.report;

@@ -170,6 +170,12 @@ std::string TargetTools::reference_text() const {
   return text;
 }
 
+std::vector<std::pair<std::string, std::string>> TargetTools::invariants() const {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const CheckedRule& each : sides_.checks->rules) rows.emplace_back(each.name, each.rule);
+  return rows;
+}
+
 std::vector<std::pair<std::string, std::string>> TargetTools::goals() const {
   std::vector<std::pair<std::string, std::string>> rows;
   for (const Goal& goal : sides_.checks->goals) rows.emplace_back(goal.name, goal.doc);
@@ -238,12 +244,6 @@ Outcome TargetTools::check(const Subject& subject, CheckOptions options, std::ui
 Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
                              const CheckOptions& options, std::uint32_t jobs) const {
   const bool is_outside = !subject.sut_command.empty();
-  if (is_outside && !options.oracles.lockstep) {
-    return bad_input_outcome(
-        "--oracles: found '" + to_text(options.oracles) +
-        "', expected lockstep among them with --sut: a child answers late, and "
-        "the others judge the reference, which lockstep compares it with");
-  }
   if (is_outside && !options.scenario) {
     // Once, before several processes start one each.
     Pair pair(sides_);
@@ -431,11 +431,12 @@ Outcome TargetTools::record_document(const Document& document, const std::string
   return outcome;
 }
 
-Outcome TargetTools::explain(Scenario& scenario, const std::string& file,
-                             const Subject& subject) const {
+Outcome TargetTools::explain(Scenario& scenario, const std::string& file, const Subject& subject,
+                             const Oracles& oracles) const {
   std::string crash;
   if (subject.sut_command.empty()) {
     CheckOptions options;
+    options.oracles = oracles;
     options.shrink = false;
     const Outcome probe = run(to_document(scenario), file, subject, std::move(options));
     if (probe.exit_code > exit_code::kDisagreement) return probe;
@@ -449,7 +450,7 @@ Outcome TargetTools::explain(Scenario& scenario, const std::string& file,
   if (auto refused = pair.open(subject)) return std::move(*refused);
   Outcome outcome;
   const Explanation explanation =
-      explain_scenario(scenario, *sides_.checks, *pair.expected, *pair.actual);
+      explain_scenario(scenario, *sides_.checks, *pair.expected, *pair.actual, oracles);
   if (auto refused = pair.refusal(explanation.divergence)) return std::move(*refused);
   outcome.message = explanation.text + crash;
   const bool fails = explanation.divergence || !crash.empty();

@@ -68,9 +68,7 @@ class TargetTools {
   /// The commands, arguments, configuration and observation, as declared.
   std::string reference_text() const;
   /// (name, what it says) of each invariant and each reachability goal.
-  std::vector<std::pair<std::string, std::string>> invariants() const {
-    return sides_.checks->rules;
-  }
+  std::vector<std::pair<std::string, std::string>> invariants() const;
   std::vector<std::pair<std::string, std::string>> goals() const;
   const std::vector<PlantedBugInfo>& planted_bugs() const { return sides_.planted_bugs; }
 
@@ -109,7 +107,8 @@ class TargetTools {
 
   /// The story of a scenario, command by command; the report's text is the message. A scenario that
   /// crashes the subject is cut before the command that does.
-  Outcome explain(Scenario& scenario, const std::string& file, const Subject& subject) const;
+  Outcome explain(Scenario& scenario, const std::string& file, const Subject& subject,
+                  const Oracles& oracles = {}) const;
 
   /// The child's side of the line protocol, on stdin and stdout.
   int serve(const std::string& planted_bug, bool use_reference) const;

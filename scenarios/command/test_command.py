@@ -224,8 +224,6 @@ class LeftOut(Command):
             for names, words in (("rules,crash", "found 'crash', expected a list of lockstep, expectation, rules"),
                                  ("", "expected a list of lockstep, expectation, rules")):
                 self.assertIn(words, self.expect(BAD_INPUT, *command, "--oracles", names).stderr)
-            done = self.expect(BAD_INPUT, *command, "--oracles", "rules", "--sut", "cat")
-            self.assertIn("found 'rules', expected lockstep among them with --sut", done.stderr)
         done = self.expect(BAD_INPUT, "check", "--target", "block_pool", "--planted-bugs", "--oracles", "rules")
         self.assertIn("--planted-bugs excludes --oracles", done.stderr)
 
@@ -254,7 +252,32 @@ class Outside(Command):
             self.assertEqual((result["actual"], result["commands"]), ("minimal_pool", 4000))
             self.assertEqual(result["unreported"], ["events", "keys"])
             self.assertEqual(result["compared"][:3], ["error", "hit", "blocks"])
+            self.assertEqual(result["unjudged"], ["null_block_stays_out", "numbers_add_up", "lookup_agrees_with_keys",
+                                                  "keys_are_what_was_cached", "events_mirror_the_keys",
+                                                  "refused_changes_nothing"])
             self.assertEqual(set(result["refused"]), {"profile v0.23, only v0.19 is known", "rules of later profiles"})
+
+    def pool_of_its_own(self, *methods):
+        """The command of a pool that hands out other blocks than the reference does, with these methods besides."""
+        lines = ("import sys", f"sys.path.insert(0, {str(HERE / 'adapters')!r})", "import minimal_pool",
+                 "from block_pool_target import block_pool_target", "from session import Session",
+                 "from wire import serve", "", "class Pool(minimal_pool.MinimalPool):",
+                 "    def __init__(self, config):", "        super().__init__(config)",
+                 "        self.free_queue.reverse()", *methods,
+                 "serve(Session(lambda: minimal_pool.DESCRIPTION, block_pool_target(Pool)).answer)")
+        return f"python3 -B {self.folder / self.write('pool.py', *lines)}"
+
+    def test_rules_watch_the_child(self):
+        sound = self.pool_of_its_own()
+        self.assertIn("differs from reference", self.check(DISAGREEMENT, sound).stdout)
+        agreed = self.check(AGREE, sound, "--oracles", "rules").stdout
+        self.assertRegex(agreed, r"not judged null_block_stays_out .*\n")
+        unsound = self.pool_of_its_own("    def touch(self, blocks):", "        for block in blocks:",
+                                       "            self.ref_cnts[block] += block != 0", "        return 'error=none'")
+        found = self.check(DISAGREEMENT, unsound, "--oracles", "rules")
+        self.assertIn("minimal_pool breaks queue_holds_the_unreferenced", found.stdout)
+        again = found.stdout.splitlines()[-1].split("kvfence ")[1]
+        self.assertIn("--oracles rules", again)
 
     def test_a_bound_of_time_holds_within_an_episode(self):
         endless = ("--episode-commands", "4000000000", "--seconds", "1", "--jobs", "2",
@@ -426,6 +449,8 @@ class Explain(Command):
         self.assertIn("Both sides agree", self.expect(AGREE, "explain", name).stdout)
         told = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "free_reverses_list").stdout
         self.assertIn("the queues differ", told)
+        told = self.expect(AGREE, "explain", name, "--planted-bug", "free_reverses_list", "--oracles", "rules").stdout
+        self.assertIn("Nothing was found, judged by rules alone.", told)
 
     def test_draws_one_engine_or_two(self):
         name = self.write("a.kvs", "target engine", "config assembly=scheduler", "add_request id=A tokens=[1 2 3]",

@@ -277,6 +277,7 @@ std::optional<ImplementationFailure> OutsideImplementation::read_observation(
   for (const DeclaredObject& part : parts_of(observation)) {
     if (auto failure = read_part(part)) return failure;
   }
+  target_.copy_error(observation);
   for (const Field& field : *reply_.expectation) {
     if (has(reported_, field.key)) continue;
     return babbled("key '" + field.key + "' in " + in_quotes(print(reply_)),

@@ -38,7 +38,6 @@ class Outside {
     observation.numbers = Erased(typed);
     auto failure = outside_.collect(observation);
     typed = observation.numbers.as<Observation>();
-    typed.error = observation.error;
     return failure;
   }
 

@@ -18,12 +18,12 @@ namespace {
 class Story {
  public:
   Story(const Scenario& scenario, const Checks& checks, Implementation& expected,
-        Implementation& actual)
+        Implementation& actual, const Oracles& oracles)
       : scenario_(scenario),
         setup_(prepared(*scenario.target, scenario.config)),
         has_scheduler_(shows_a_scheduler(*scenario.target) && !has_two_engines(setup_.config())),
         expected_name_(expected.name()),
-        lockstep_(checks, expected, actual) {
+        lockstep_(checks, expected, actual, {.oracles = oracles}) {
     divergence_ = lockstep_.start(setup_);
     // The name of a child process is known once it runs.
     actual_name_ = actual.name();
@@ -40,8 +40,10 @@ class Story {
     if (!scenes_.empty()) tell_pictures(*picture);
     if (divergence_) {
       tell_divergence(*picture);
-    } else {
+    } else if (lockstep_.oracles() == Oracles{}) {
       text_ += "\nBoth sides agree on every step, and every invariant holds.\n";
+    } else {
+      text_ += "\nNothing was found, judged by " + to_text(lockstep_.oracles()) + " alone.\n";
     }
     return {std::move(text_), std::move(divergence_)};
   }
@@ -137,8 +139,9 @@ class Story {
 }  // namespace
 
 Explanation explain_scenario(const Scenario& scenario, const Checks& checks,
-                             Implementation& expected, Implementation& actual) {
-  return Story(scenario, checks, expected, actual).tell();
+                             Implementation& expected, Implementation& actual,
+                             const Oracles& oracles) {
+  return Story(scenario, checks, expected, actual, oracles).tell();
 }
 
 }  // namespace kvfence

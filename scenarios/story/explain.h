@@ -11,6 +11,7 @@
 #include "contract/core/scenario.h"
 #include "properties/core/checks.h"
 #include "properties/core/divergence.h"
+#include "properties/core/oracles.h"
 
 namespace kvfence {
 
@@ -19,11 +20,13 @@ struct Explanation {
   std::optional<Divergence> divergence;
 };
 
-/// Runs the scenario on both sides and reports what happened, up to the first divergence.
+/// Runs the scenario on both sides and reports what happened, up to the first divergence that these
+/// oracles see.
 ///
 /// Requires: a valid configuration; the checks of the scenario's target.
 /// Cost:     linear in commands and in blocks; wide pools show the blocks that the scenario uses.
 Explanation explain_scenario(const Scenario& scenario, const Checks& checks,
-                             Implementation& expected, Implementation& actual);
+                             Implementation& expected, Implementation& actual,
+                             const Oracles& oracles = {});
 
 }  // namespace kvfence
