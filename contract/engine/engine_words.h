@@ -194,8 +194,9 @@ struct SetPauseState {
 };
 
 /// Errors: kNotInConfig: what the connector answers, where it is not the scripted one;
-/// reset_running_requests under one that copies: upstream does not report the requests that a reset
-/// preempts to it, so its copies would go on reading their blocks; reset_connector over tiers,
+/// reset_running_requests under an offloading connector: upstream does not report the requests that
+/// a reset preempts to it, so its copies would go on reading their blocks; reset_connector over
+/// tiers,
 /// whose manager cannot be reset: upstream forgets the transfers under way, but not what they
 /// reserve (vllm#44541); a child that is not scripted.
 struct ResetPrefixCache {

@@ -90,6 +90,7 @@ struct NeverTogether {
   std::string_view first;   ///< factor=value
   std::string_view second;  ///< likewise; empty: the first is not drawn at all
   std::string_view why;
+  std::string_view scenario = {};  ///< shows why, below scenarios/cases/; empty: nothing is missed
 };
 
 struct Checks {

@@ -840,9 +840,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   ErrorCode run(const engine::ResetPrefixCache& command) {
-    if (setup_.has_workers() && (command.reset_running_requests || command.connector_fails)) {
-      return ErrorCode::kNotInConfig;
-    }
+    if (setup_.has_workers() && command.connector_fails) return ErrorCode::kNotInConfig;
+    if (command.reset_running_requests && setup_.offloading) return ErrorCode::kNotInConfig;
     if (setup_.offloading && command.reset_connector &&
         around(command.engine).offloading.has_tiers()) {
       return ErrorCode::kNotInConfig;

@@ -380,6 +380,8 @@ class Generator final : public GeneratorFor<EngineTarget> {
       case Action::kReset: {
         ResetPrefixCache command;
         command.reset_connector = choices.once_in(4);
+        command.reset_running_requests =
+            !picture_.config.connector<offloading::Record>() && choices.once_in(3);
         command.engine = role;
         for (const auto& facet : draws_) facet->add_to(command, picture_, choices);
         return command;

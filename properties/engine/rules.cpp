@@ -26,6 +26,7 @@
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/left_out.h"
 #include "properties/core/named_place.h"
 #include "properties/engine/shown_requests.h"
 #include "properties/engine/step_rounds.h"
@@ -111,6 +112,20 @@ using kvfence::detail::key_value;
 using kvfence::detail::phrase;
 using kvfence::detail::place_name;
 
+const LeftOut kRoundsOfEquals(
+    LeftOut::By::kRule, "engine.22 steps_do_not_go_round: equals",
+    "upstream lets requests of one priority and arrival time preempt each other in turns",
+    "engine/scheduler/preemption/rounds_of_equals.kvs");
+const LeftOut kOvershootingTable(
+    LeftOut::By::kRule, "engine.7 only_computed_blocks_are_cached: hits that overshoot",
+    "upstream's lookup may leave a table more cached blocks than the hit has tokens for: with two "
+    "kinds of full attention, or eagle by group and Mamba",
+    "engine/scheduler/left_out/a_cached_block_beyond_the_hit.kvs");
+const LeftOut kPutOffUnseen(LeftOut::By::kRule,
+                            "engine.19 schedule_makes_progress: OffloadingConnector",
+                            "it may put a request off, and nothing that is shown says so",
+                            "engine/offloading/lives/tier_asks_again.kvs");
+
 /// Those of each BlockRule.
 constexpr Rule kBlockRules[] = {"computed_tokens_have_blocks", "null_and_sinks_stay_out",
                                 "ref_cnt_counts_places",       "queue_holds_the_unreferenced",
@@ -171,7 +186,7 @@ class SchedulerRules {
     if (planned_now_) ++num_steps_;
     take_calls(shown, world);
     const StepRounds::Round* round = rounds_.take(command, shown, num_base_blocks());
-    if (round && !have_equals(round->preempted, world)) {
+    if (round && !kRoundsOfEquals(have_equals(round->preempted, world))) {
       return broken("steps_do_not_go_round", "preempted", "steps that get on",
                     phrase("where they were " + std::to_string(round->num_steps) +
                            " steps ago; preempted meanwhile: " + joined(round->preempted)),
@@ -902,13 +917,14 @@ class SchedulerRules {
       const std::uint32_t num_loaded = std::exchange(track.num_loaded_tokens, 0);
       most = std::max({most, num_loaded, state.num_computed_tokens});
     }
-    if (!track.table || may_overshoot_) return std::nullopt;
+    if (!track.table) return std::nullopt;
     for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
       const std::vector<BlockId>& blocks = (*track.table)[group];
       const std::uint32_t block_size = config_.kv_cache.groups[group].block_size;
       for (std::size_t index = most / block_size; index < blocks.size(); ++index) {
         const BlockHash& key = (*shown.keys)[blocks[index]];
         if (key.empty() || block_tables_.is_aliased(blocks[index])) continue;
+        if (kOvershootingTable(may_overshoot_)) continue;
         return broken("only_computed_blocks_are_cached", place_name(state.id, group, index),
                       Value(), key_value(key), world);
       }
@@ -916,9 +932,7 @@ class SchedulerRules {
     return std::nullopt;
   }
 
-  /// Whether one of these came at the same time as another request of the same priority. Upstream
-  /// lets such requests preempt each other in turns
-  /// (scenarios/cases/engine/scheduler/preemption/rounds_of_equals.kvs).
+  /// Whether one of these came at the same time as another request of the same priority.
   bool have_equals(const std::vector<std::string>& names, const World& world) {
     if (config_.policy != SchedulingPolicy::kPriority) return false;
     return std::ranges::any_of(names, [&](const std::string& name) {
@@ -940,9 +954,8 @@ class SchedulerRules {
       return broken("nothing_is_held_when_all_are_gone", "num_referenced_blocks", num_base_blocks(),
                     shown.num_referenced_blocks, world);
     }
-    // An offloading connector may put a request off without anybody seeing it. A request may run on
-    // null blocks alone, where its window is that small.
-    if (!planned_now_ || !is_idle || setup_.offloading || shown.never_fits.has_value() ||
+    // A request may run on null blocks alone, where its window is that small.
+    if (!planned_now_ || !is_idle || shown.never_fits.has_value() ||
         pause_state_ != PauseState::kUnpaused || !shown.preempted->empty() ||
         !shown.running->empty()) {
       return std::nullopt;
@@ -951,7 +964,7 @@ class SchedulerRules {
       const Track& track = tracks_[number];
       const bool is_ready = track.is_unfinished && !track.is_blocked && !track.is_loading &&
                             track.put_off_step != num_steps_;
-      if (!is_ready) continue;
+      if (!is_ready || kPutOffUnseen(setup_.offloading.has_value())) continue;
       return broken("schedule_makes_progress", "never_fits",
                     phrase(track.limits.id + ", or its admission"), Value(), world);
     }

@@ -4,6 +4,7 @@
 #include <set>
 #include <variant>
 
+#include "properties/core/left_out.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine {
@@ -16,14 +17,19 @@ bool is_bare_update(const Command& command) {
          update->invalid_blocks.empty() && update->reports.empty();
 }
 
+const LeftOut kRoundsBesideOthers(
+    LeftOut::By::kRule, "engine.22 steps_do_not_go_round: blocks of others",
+    "upstream lets a request that needs the block of one that has loaded and waits for its seat "
+    "preempt itself for ever",
+    "engine/scheduler/preemption/rounds_beside_a_loaded_request.kvs");
+
 /// Blocks that are held for a copy, or for a request that finished, are let go some day, which ends
-/// the round. Those of a request that has loaded and waits for a seat are not, in upstream either
-/// (scenarios/cases/engine/scheduler/preemption/rounds_beside_a_loaded_request.kvs).
+/// the round.
 bool only_running_hold_blocks(const SchedulerObservation& shown, std::uint32_t num_base_blocks) {
   std::set<BlockId> held;
   for (const RequestBlocks& table : *shown.tables) {
     const RequestState* const state = find_state(shown, table.request);
-    if (!state || state->status != RequestStatus::kRunning) return false;
+    if (kRoundsBesideOthers(!state || state->status != RequestStatus::kRunning)) return false;
     for (const auto& blocks : table.blocks) {
       for (const BlockId block : blocks) {
         if (block >= num_base_blocks) held.insert(block);

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "properties/core/left_out.h"
+
 namespace kvfence {
 namespace {
 
@@ -21,6 +23,12 @@ bool is_content_of(const Content& content, const Prefixes& prefixes, GroupId gro
          content.end >= end && content.end <= prefixes.num_tokens() &&
          content.id == prefixes.id(content.end);
 }
+
+const LeftOut kServedVictims(
+    LeftOut::By::kRule, "rules of content and order: victims that a step has served",
+    "under priority upstream takes such a victim out of the step and not its blocks out of the "
+    "cache, and has blocks zeroed that nobody has; both are the scheduler's, not a connector's",
+    "engine/simple/left_out/a_victim_that_the_step_has_served.kvs");
 
 }  // namespace
 
@@ -100,7 +108,9 @@ std::optional<WrongRead> wrong_read(const Run& run, const Prefixes& prefixes,
 
 void forgive_victims(const std::vector<BlocksByGroup>& victims, const std::vector<BlockId>& lost,
                      const std::vector<KVCacheSpec>& groups, std::vector<Content>& blocks) {
-  for (BlockId block : lost) blocks[block] = kAnything;
+  if (kServedVictims(!lost.empty())) {
+    for (BlockId block : lost) blocks[block] = kAnything;
+  }
   for (const BlocksByGroup& table : victims) {
     for (GroupId group = 0; group < table.size(); ++group) {
       for (BlockId block : table[group]) {

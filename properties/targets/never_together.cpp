@@ -13,6 +13,10 @@ struct Row {
 
 constexpr std::string_view kName = "what --config assembly=... gives; it decides nothing here";
 constexpr std::string_view kLeftOut = "stands for what is drawn: the assembly's own";
+constexpr std::string_view kSharedBlocks =
+    "a store of one child reads blocks into which another one loads; v0.23 has that rule";
+constexpr std::string_view kRaceOfChildren =
+    "engine/on_device/races/another_childs_load_into_a_block_that_is_stored.kvs";
 constexpr std::string_view kOther = "with that device it is another assembly";
 
 const Row kRows[] = {
@@ -40,21 +44,17 @@ const Row kRows[] = {
     {{"engine.offloading_on_device", "engine.on_device"},
      {"policy=priority", "",
       "upstream's victim may have been served in that step; its blocks are found with tokens that "
-      "nobody computed, and the tokens show it (engine/on_device/rules_test.cpp)"}},
+      "nobody computed, and the tokens show it",
+      "engine/offloading_on_device/left_out/a_victim_that_the_step_has_served.kvs"}},
     {{"engine.on_device"},
      {"engines=2-3", "max_concurrent_batches=2-3",
-      "upstream reads into blocks to which a forward still writes "
-      "(scenarios/targets/engine_races_test.cpp)"}},
+      "upstream reads into blocks to which a forward still writes",
+      "engine/on_device/left_out/a_read_with_a_step_under_way.kvs"}},
     {{"engine.on_device"},
-     {"connectors.multi.multi_connector_shares_blocks=false", "",
-      "a store of one child reads blocks into which another one loads "
-      "(scenarios/cases/engine/on_device/races/)"}},
+     {"connectors.multi.multi_connector_shares_blocks=false", "", kSharedBlocks, kRaceOfChildren}},
     {{"engine.on_device"},
-     {"connectors.multi.multi_connector_shares_blocks=default", "profile=v0.23",
-      "the same: the profile's rule"}},
-    {{"engine.multi"},
-     {"connectors.multi.children=nixl", "connectors.multi.children.scripted.handshake=true",
-      "upstream's NIXL raises over a handshake that is not its own"}},
+     {"connectors.multi.multi_connector_shares_blocks=default", "profile=v0.23", kSharedBlocks,
+      kRaceOfChildren}},
 };
 
 }  // namespace

@@ -104,7 +104,7 @@ class UpstreamConnector(UpstreamScheduler):
         return "", [self._tiered.base.make_offload_key(hashes[end - 1], group) for end in ends]
 
     def reset_prefix_cache(self, reset_running_requests, reset_connector, *children) -> str:
-        if reset_connector and self._tiered:
+        if reset_running_requests or reset_connector and self._tiered:
             return "error=not_in_config"
         return super().reset_prefix_cache(reset_running_requests, reset_connector, *children)
 

@@ -191,7 +191,7 @@ class UpstreamMulti(UpstreamScheduler):
 
     def reset_prefix_cache(self, reset_running_requests, reset_connector, connector_fails, failing_children,
                            silent_children) -> str:
-        if reset_running_requests or connector_fails:
+        if connector_fails:
             return "error=not_in_config"
         if not all(map(self._is_scripted, failing_children + silent_children)):
             return "error=not_in_config"

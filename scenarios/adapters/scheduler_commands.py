@@ -204,7 +204,7 @@ class UpstreamScheduler:
 
     def reset_prefix_cache(self, reset_running_requests, reset_connector, connector_fails, failing_children,
                            silent_children) -> str:
-        if self.has_workers and (reset_running_requests or connector_fails) or failing_children or silent_children:
+        if self.has_workers and connector_fails or failing_children or silent_children:
             return "error=not_in_config"
         if self._scripted is not None:
             self._scripted.reset_fails = connector_fails

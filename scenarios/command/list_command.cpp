@@ -7,6 +7,7 @@
 
 #include "contract/core/rules.h"
 #include "cuda/figures/devices.h"
+#include "properties/targets/left_out.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/exit_code.h"
 #include "scenarios/command/output.h"
@@ -106,6 +107,13 @@ int list_command(const ListCommandOptions& options) {
     show("rules", rule_rows());
   } else if (options.what == "devices") {
     show("devices", device_rows());
+  } else if (options.what == "left-out" && !options.output.json) {
+    std::printf("%s", left_out_document().c_str());
+  } else if (options.what == "left-out") {
+    for (const LeftOutRow& row : left_out()) {
+      object["left-out"].push_back(
+          {{"kind", row.kind}, {"what", row.name}, {"why", row.why}, {"scenario", row.scenario}});
+    }
   }
   for (const TargetTools& target : all_tools()) {
     if (!options.target.empty() && target.name() != options.target) continue;

@@ -1096,7 +1096,7 @@ class Publish(Command):
 
 class List(Command):
     def test_every_list_has_something(self):
-        for what in ("targets", "commands", "invariants", "goals", "planted-bugs", "rules", "devices"):
+        for what in ("targets", "commands", "invariants", "goals", "planted-bugs", "left-out", "rules", "devices"):
             self.assertGreater(len(self.expect(AGREE, "list", what).stdout.splitlines()), 1, what)
         self.assertIn("kv_cache", self.json_of(AGREE, "list")["targets"])
         self.expect(BAD_INPUT, "list", "nothing")
@@ -1108,6 +1108,14 @@ class List(Command):
             self.assertGreaterEqual(len(bugs), 10, name)
         self.assertEqual(set(self.json_of(AGREE, "list", "planted-bugs", "--target", "engine")),
                          {f"engine.{name}" for name in ASSEMBLIES})
+
+    def test_what_is_left_out_has_a_reason(self):
+        rows = self.json_of(AGREE, "list", "left-out")["left-out"]
+        self.assertEqual({row["kind"] for row in rows}, {"pair", "draw", "rule", "refused", "missing", "same"})
+        for row in rows:
+            self.assertTrue(row["what"] and row["why"], row)
+        self.assertEqual(self.expect(AGREE, "list", "left-out").stdout,
+                         (HERE.parent / "properties" / "left_out.md").read_text())
 
     def test_factors_stand_under_their_part(self):
         listed = self.json_of(AGREE, "list", "factors", "--target", "eviction", "--configurations", "2000")["eviction"]

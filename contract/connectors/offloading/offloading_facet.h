@@ -40,7 +40,8 @@ namespace engine::offloading {
 
 using kvfence::operator==;
 
-/// Errors: kNotInConfig: no such rank, or a failure where none may happen; kUnknownJob;
+/// Errors: kNotInConfig: no such rank, or a failure where none may happen, a load of several groups
+/// among them (upstream cannot take in invalid blocks of several); kUnknownJob;
 /// kNotInProfile: a store fails with hold.
 struct AdvanceTransfer {
   static constexpr Verb kVerb{"advance_transfer",

@@ -201,10 +201,6 @@ Parsed<ConnectorSetup> make_connector_setup(const engine::offloading::Record& re
   spec.request_level_policy = record.request_level_policy;
   if (auto expected = check_spec(spec)) return error("this configuration", std::move(*expected));
   const std::vector<KVCacheSpec>& groups = spec.kv_cache.groups;
-  if (record.transfers_may_fail && groups.size() > 1) {
-    return error("transfers_may_fail=true with " + std::to_string(groups.size()) + " groups",
-                 "one group");
-  }
   if (auto wrong = wrong_with_windows(groups, record.block_size_factor)) {
     return error(std::move(wrong->first), std::move(wrong->second));
   }

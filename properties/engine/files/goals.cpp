@@ -79,6 +79,7 @@ constexpr Goal kGoals[] = {
     {"reset_done", "a reset took keys of the GPU's cache", kNeedsState},
     {"reset_refused", "a reset did not succeed"},
     {"reset_of_connector", "the connector was reset, too"},
+    {"running_reset", "a reset preempted running requests"},
 };
 
 using detail::contains;
@@ -315,6 +316,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
                    const Observation& after) {
     add("reset_refused", !*after.success);
     add("reset_of_connector", command.reset_connector);
+    add("running_reset", command.reset_running_requests && before.num_running > 0);
     if (!has_state(before) || !has_state(after)) return;
     add("reset_done", *after.success && *before.keys != *after.keys);
   }

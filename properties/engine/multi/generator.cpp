@@ -116,11 +116,16 @@ Config draw_pair(Choices& choices) {
   if (kind == 1 && choices.once_in(2)) draw_files_record(choices, multi.children);
   if (kind == 4) draw_files_record(choices, multi.children);
   if (choices.once_in(2)) {
-    ScriptedRecord& scripted = std::get<ScriptedRecord>(
-        multi.children.emplace_back(draw_scripted(choices, /*any_hma=*/true)).as_variant());
-    scripted.handshake = false;  // upstream's NIXL raises over any but its own
+    multi.children.emplace_back(draw_scripted(choices, /*any_hma=*/true));
   }
   rotate(multi.children, choices);
+  // Upstream's NIXL raises over any but its own.
+  for (ConnectorRecord& child : multi.children) {
+    if (std::holds_alternative<nixl::Record>(child.as_variant())) break;
+    if (auto* scripted = std::get_if<ScriptedRecord>(&child.as_variant())) {
+      scripted->handshake = false;
+    }
+  }
   const bool has_files = std::ranges::any_of(multi.children, [](const ConnectorRecord& child) {
     return std::holds_alternative<files::ExampleRecord>(child.as_variant()) ||
            std::holds_alternative<files::DecodeBenchRecord>(child.as_variant());

@@ -72,6 +72,9 @@ constexpr Goal kGoals[] = {
      "requests were ended while one was read and transfers of another child were under way",
      kNeedsState},
     {"read_failed", "a read failed under a MultiConnector", kNeedsState},
+    {"running_reset", "a reset preempted running requests while a child's copies were under way",
+     kNeedsState},
+    {"preempted_priority", "a request was preempted under priority"},
     {"pair_ended", "an engine of a pair ended while it had requests"},
 };
 
@@ -150,6 +153,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     const auto* const reset = std::get_if<ResetPrefixCache>(&command);
     add("reset_all", reset && reset->reset_connector);
+    if (reset) {
+      const EngineObservation& shown = before.of(reset->engine);
+      add("running_reset", reset->reset_running_requests && shown.num_running > 0 &&
+                               (has_elements(shown.transfers) || has_elements(shown.copies)));
+    }
     const auto* const update = std::get_if<Update>(&command);
     if (after.engine_ended.has_value()) {
       const bool by_params = *after.engine_ended == to_text(ErrorCode::kSeveralParams);
@@ -219,6 +227,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("all_save", num_saving > 1);
     add("two_under_way", has_two_under_way(after));
     add("preempted_under_way", has_elements(after.preempted) && has_two_under_way(before));
+    add("preempted_priority", config().policy == "priority" && has_elements(after.preempted) &&
+                                  !after.never_fits.has_value());
     add("engine_ended", has_elements(after.failed));
   }
 

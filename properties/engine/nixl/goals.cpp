@@ -88,6 +88,8 @@ constexpr Goal kGoals[] = {
     {"two_steps_in_flight", "a step was planned before the one before it came back"},
     {"reset_done", "a reset took keys of a cache", kNeedsState},
     {"reset_refused", "a reset did not succeed"},
+    {"running_reset", "a reset preempted running requests while reads were under way", kNeedsState},
+    {"preempted_priority", "a request was preempted under priority"},
     {"never_fits", "a request ended, since it does not fit"},
 };
 
@@ -128,6 +130,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("handed_over_twice", ++sources_[handed_over->request].num_readers > 1);
     } else if (const auto* planned = std::get_if<Schedule>(&command)) {
       count_plan(planned->engine, after);
+      add("preempted_priority", config().policy == "priority" &&
+                                    !after.of(planned->engine).preempted->empty() &&
+                                    !after.of(planned->engine).never_fits.has_value());
       if (planned->engine == EngineRole::kConsumer) count_receives(after, world);
     } else if (const auto* updated = std::get_if<Update>(&command)) {
       --num_in_flight_[static_cast<std::size_t>(updated->engine)];
@@ -154,6 +159,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
       const bool is_done = *after.of(reset->engine).success;
       add("reset_refused", !is_done);
+      add("running_reset",
+          reset->reset_running_requests && before.of(reset->engine).num_running > 0 &&
+              before.reads.has_value() && std::ranges::any_of(*before.reads, [](const auto& read) {
+                return read.is_under_way();
+              }));
       const auto& keys = before.of(reset->engine).keys;
       add("reset_done",
           is_done && keys.has_value() &&

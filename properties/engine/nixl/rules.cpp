@@ -25,12 +25,19 @@
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/left_out.h"
 #include "properties/core/named_place.h"
 #include "properties/engine/rank_memory.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::nixl {
 namespace {
+
+const LeftOut kBesideOthers(
+    LeftOut::By::kRule, "nixl.3, 7, 8, 9 and 11: other children",
+    "what blocks contain, who waits and who is held is the other children's as well, and those "
+    "show other members",
+    "engine/multi/pairs/nixl_loads_offloading_saves.kvs");
 
 /// Every invariant: what the command line and the documentation list.
 constexpr Invariant kInvariants[] = {
@@ -113,7 +120,7 @@ class Invariants final : public Rules {
  public:
   /// Requires: a setup with NIXL.
   explicit Invariants(const EngineSetup& setup)
-      : setup_(setup), spec_(*setup.nixl), is_alone_(setup.children.size() < 2) {
+      : setup_(setup), spec_(*setup.nixl), is_alone_(!kBesideOthers(setup.children.size() > 1)) {
     const std::uint32_t producers = spec_.producer_world_size;
     const std::uint32_t consumers = spec_.consumer_world_size;
     for (const EngineRole role : kEngineRoles) {

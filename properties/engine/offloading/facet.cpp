@@ -98,6 +98,8 @@ ErrorCode Facet::run(const AdvanceTransfer& command, const Around& around) {
     if (transfer.job.job != job || has_ended) continue;
     const bool fences = setup_.spec.manager.rules.offload_fences_reuse;
     if (fails && transfer.job.spec.is_store && !fences) return ErrorCode::kNotInProfile;
+    const bool has_groups = setup_.spec.kv_cache.groups.size() > 1;
+    if (fails && !transfer.job.spec.is_store && has_groups) return ErrorCode::kNotInConfig;
   }
   return copies.advance(job, command.progress, command.microseconds) ? ErrorCode::kNone
                                                                      : ErrorCode::kUnknownJob;

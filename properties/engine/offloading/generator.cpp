@@ -19,6 +19,7 @@
 #include "contract/connectors/offloading/offloading_spec_factory.h"
 #include "contract/core/check.h"
 #include "contract/engine/engine_setup.h"
+#include "properties/core/left_out.h"
 #include "properties/tiering/draw_short_transfer.h"
 
 namespace kvfence::engine::offloading {
@@ -30,6 +31,11 @@ constexpr std::string_view kShapes[] = {"Fw", "Fm", "Fwm", "Ff", "wfw", "w", "m"
 constexpr std::uint32_t kWeights[] = {2, 16};  // ReportTransferAgain, what happens in tiers
 constexpr std::size_t kReportedMax = 4;        // transfers that may be reported again
 constexpr std::size_t kEndedTierJobsMax = 32;  // that are not said to be over once more
+
+const LeftOut kFailedWindow(
+    LeftOut::By::kGenerator, "engine.offloading: a load of a window that fails",
+    "upstream goes on as if the null blocks before the failed ones had been computed",
+    "engine/offloading/left_out/a_load_of_a_window_that_fails.kvs");
 
 bool has_ended(const EngineTransfer& transfer) {
   return transfer.progress == TransferProgress::kFinished ||
@@ -59,7 +65,7 @@ void draw_record(Choices& choices, Config& config) {
   }
   record.offload_prompt_only = choices.once_in(3);
   record.request_level_policy = choices.once_in(4);
-  record.transfers_may_fail = choices.once_in(2) && config.groups.size() == 1;
+  record.transfers_may_fail = choices.once_in(2);
   if (config.profile != "v0.19" && choices.once_in(3)) draw_tiers(choices, record);
   if (config.groups.size() == 2 && !config.groups.front().is_full_attention()) {
     // Two windows: with these sizes one of them ends the hit of the other now and then.
@@ -78,7 +84,7 @@ class OffloadingDraws final : public Draws {
     const Parsed<EngineSetup> setup = EngineTarget::prepare(config, {}, {});
     KVFENCE_CHECK(setup, "commands for a configuration that was not validated");
     spec_ = setup->offloading->spec;
-    loads_may_fail_ = num_groups_ == 1 && config.groups.front().is_full_attention();
+    is_windowed_ = num_groups_ == 1 && !config.groups.front().is_full_attention();
     part_in_ = choices.once_in(2) ? 2 : 8;
     fail_in_ = choices.once_in(2) ? 3 : 10;
     late_in_ = draw_lateness(num_ranks_, choices);
@@ -134,7 +140,7 @@ class OffloadingDraws final : public Draws {
     advance.job = choices.below(24);
     advance.progress = static_cast<TransferProgress>(1 + choices.below(3));
     if (!transfers_.empty() && choices.once_in(2)) advance.job = pick(choices, transfers_).job;
-    if (advance.progress == TransferProgress::kFailed && !loads_may_fail_) {
+    if (advance.progress == TransferProgress::kFailed && is_windowed_) {
       advance.progress = TransferProgress::kPart;
     }
     return advance;
@@ -169,11 +175,10 @@ class OffloadingDraws final : public Draws {
     return std::nullopt;
   }
 
-  /// Upstream cannot take in invalid blocks where there are several groups; after a window it goes
-  /// on as if the null blocks before the failed ones had been computed. A store that fails with
-  /// hold is refused.
+  /// What cannot is refused: a load of several groups, a store with hold.
   bool may_fail(const EngineTransfer& transfer) const {
-    return record_.transfers_may_fail && (transfer.store || loads_may_fail_);
+    if (!record_.transfers_may_fail) return false;
+    return transfer.store || (num_groups_ == 1 && !kFailedWindow(is_windowed_));
   }
 
   /// A job of a tier that is over now, if any is.
@@ -227,10 +232,6 @@ class OffloadingDraws final : public Draws {
     } else {
       fault.fails_with = static_cast<FileError>(1 + choices.below(kNumFileErrors - 1));
     }
-    // That the folder of writers is gone is for the tests of the file tier.
-    const bool is_of_writers =
-        fault.operation == FileOperation::kCreate && fault.fails_with == FileError::kENOENT;
-    if (is_of_writers) fault.fails_with = FileError::kENOSPC;
     return TierFaults{job.tier, {fault}};
   }
 
@@ -288,7 +289,7 @@ class OffloadingDraws final : public Draws {
   const std::uint32_t num_ranks_;
   const std::uint32_t num_groups_;
   OffloadingSpec spec_;
-  bool loads_may_fail_ = false;
+  bool is_windowed_ = false;   ///< the only group
   std::uint32_t part_in_ = 4;  ///< one advance in so many does not reach the end
   std::uint32_t fail_in_ = 6;  ///< one end in so many is a failure, where there may be any
   std::vector<std::uint32_t> late_in_;

@@ -70,6 +70,8 @@ constexpr Goal kGoals[] = {
     {"cpu_cache_reset", "the CPU cache was reset"},
     {"reset_with_jobs", "the CPU cache was reset while transfers were under way", kNeedsState},
     {"reset_while_loading", "the CPU cache was reset while a request was loading", kNeedsState},
+    {"preempted_priority", "a request was preempted under priority"},
+    {"store_failed_of_groups", "a store of several groups failed"},
     {"store_went_down", "a tier has kept what was stored", kNeedsState},
     {"store_lost_below", "a tier could not keep what was stored", kNeedsState},
     {"held_went_down", "blocks that were held went down to a tier that wants whole requests"},
@@ -163,6 +165,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     for (const Transfer& store : *after.stores) count_store(store);
     count_not_stored(before, after, world);
     count_flush(after);
+    add("preempted_priority", config().policy == "priority" && !after.preempted->empty() &&
+                                  !after.never_fits.has_value());
     for (const std::string& name : *after.preempted) {
       add("preempted_while_storing", has_transfer(before, name, true));
     }
@@ -282,6 +286,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const auto store = is_store_.find(completed.job);
       const bool is_store = store != is_store_.end() && store->second;
       add("store_failed", is_store);
+      add("store_failed_of_groups", is_store && config().groups.size() > 1);
       add(is_store ? Name("store_failed_on_a_rank") : Name("load_failed_on_a_rank"), on_a_rank);
     }
     for (const Operation& operation : *after.transfer_stats) {

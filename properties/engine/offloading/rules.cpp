@@ -29,12 +29,24 @@
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
+#include "properties/core/left_out.h"
 #include "properties/core/named_place.h"
 #include "properties/engine/rank_memory.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::offloading {
 namespace {
+
+const LeftOut kHeldByALoaded(
+    LeftOut::By::kRule, "offloading.11 all_comes_to_an_end: before a loaded request",
+    "upstream lets a request that does not fit yet stand before a loaded one, whose blocks it "
+    "needs, for ever",
+    "engine/offloading/left_out/before_a_loaded_request.kvs");
+const LeftOut kPutOffForEver(
+    LeftOut::By::kRule, "offloading.11 all_comes_to_an_end: a tier is asked again",
+    "upstream lets promotions of one request take each other's slots where there are fewer slots "
+    "than it has blocks in a tier",
+    "engine/offloading/lives/tier_asks_again.kvs");
 
 /// Every invariant, by Rule: what the command line and the documentation list.
 constexpr Invariant kInvariants[] = {
@@ -774,15 +786,13 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  /// After a step was planned. One that does not fit yet may stand before a loaded one, for ever: as
-  /// upstream.
+  /// After a step was planned.
   Found check_progress(const Observation& observation) {
     const bool plans_copies = !observation.loads->empty() || !observation.stores->empty();
     if (plans_copies || observation.never_fits.has_value()) num_quiet_updates_ = 0;
     const bool goes_on = plans_copies || !observation.scheduled->empty() ||
                          observation.never_fits.has_value() || !observation.preempted->empty();
-    const bool is_idle = observation.num_running == 0 && observation.num_referenced_blocks <= 1 &&
-                         pause_state_ == PauseState::kUnpaused && !is_anyone_put_off_ &&
+    const bool is_idle = observation.num_running == 0 && pause_state_ == PauseState::kUnpaused &&
                          in_flight_.size() == 1 && tier_jobs_.empty() &&
                          !copies_.has([](const Copy&) { return true; });
     const auto num_for_grammar =
@@ -791,8 +801,10 @@ class Invariants final : public Rules {
         });
     const bool waits = observation.num_waiting + observation.num_skipped_waiting >
                        static_cast<std::size_t>(num_for_grammar);
-    num_idle_steps_ = is_idle && waits && !goes_on ? num_idle_steps_ + 1 : 0;
-    if (num_idle_steps_ < kQuietStepsMax) return std::nullopt;
+    const bool is_stuck = is_idle && waits && !goes_on && !kPutOffForEver(is_anyone_put_off_);
+    const bool were_held = std::exchange(are_held_, observation.num_referenced_blocks > 1);
+    num_idle_steps_ = is_stuck && were_held == are_held_ ? num_idle_steps_ + 1 : 0;
+    if (num_idle_steps_ < kQuietStepsMax || kHeldByALoaded(are_held_)) return std::nullopt;
     return broken("all_comes_to_an_end", "scheduled", "somebody, since nothing is under way",
                   "nobody");
   }
@@ -811,6 +823,7 @@ class Invariants final : public Rules {
   /// By tier: of jobs that ended since its last report, whether well. The first word counts.
   std::map<std::uint32_t, std::map<std::uint32_t, bool>> ended_tier_jobs_;
   bool is_anyone_put_off_ = false;       ///< by a tier, in the last command
+  bool are_held_ = false;                ///< blocks, in the last step
   std::uint32_t num_idle_steps_ = 0;     ///< in a row: somebody waits, and nothing happens
   std::uint32_t num_quiet_updates_ = 0;  ///< in a row: nothing is under way after them
   PauseState pause_state_ = PauseState::kUnpaused;

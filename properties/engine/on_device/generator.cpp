@@ -149,9 +149,6 @@ class DeviceDraws final : public Draws {
     command = {};
     command.engine = engine;
   }
-  void add_to(ResetPrefixCache& command, const Picture& /*picture*/, Choices& choices) override {
-    if (!config_.has_connector()) command.reset_running_requests = choices.once_in(2);
-  }
 
  private:
   template <class Accepted>

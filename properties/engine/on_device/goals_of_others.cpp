@@ -20,6 +20,7 @@ constexpr Goal kGoalsOfOthers[] = {
     {"request_finished", "a request said all that it was asked for"},
     {"preempted_alone", "a request was preempted under no connector while a step was in flight"},
     {"reset_while_running", "running requests were preempted by a reset, with a step in flight"},
+    {"running_reset", "a reset preempted running requests while transfers were in flight"},
     {"drained_with_transfers", "the engine was drained while transfers were in flight"},
     {"copied_by_simple", "a load of the simple connector was over on all ranks"},
     {"stored_lazily", "a lazy store was over on a rank"},
@@ -85,6 +86,8 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
       add("reset_while_running",
           reset->reset_running_requests && num_executed_ > 0 && before.num_running > 0);
+      add("running_reset",
+          reset->reset_running_requests && num_in_flight > 0 && before.num_running > 0);
     } else if (std::holds_alternative<Drain>(command)) {
       add("drained_with_transfers", num_in_flight > 0);
       num_executed_ = 0;

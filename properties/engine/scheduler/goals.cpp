@@ -65,6 +65,10 @@ constexpr Goal kGoals[] = {
     {"async_load", "a request waits while it is loaded", kNeedsState},
     {"load_promoted", "a loaded request went on", kNeedsState},
     {"load_of_preempted", "a load of a request that was preempted before went on", kNeedsState},
+    {"hit_before_load_of_groups", "with several groups tokens were loaded after a hit",
+     kNeedsState},
+    {"drafts_of_loaded", "a request whose tokens were loaded took drafts", kNeedsState},
+    {"load_under_eagle", "tokens were loaded with eagle"},
     {"last_token_recomputed", "everything was loaded, so the last token is computed again",
      kNeedsState},
     {"drafts_all_accepted", "every draft of a request was right"},
@@ -309,7 +313,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
              num_computed > num_external_tokens(after, name);
     };
     for (const ScheduledNew& each : *after.new_reqs) {
-      add("hit_at_admission", found_blocks(each.request, each.num_computed_tokens));
+      const bool has_hit = found_blocks(each.request, each.num_computed_tokens);
+      const bool is_loaded = num_external_tokens(after, each.request) > 0;
+      add("hit_at_admission", has_hit);
+      add("hit_before_load_of_groups", has_hit && is_loaded && config().groups.size() > 1);
+      add("load_under_eagle", is_loaded && config().use_eagle);
+      if (is_loaded) loaded_.insert(each.request);
     }
     for (const ScheduledCached& each : *after.cached_reqs) {
       add("hit_at_resume", each.resumed && found_blocks(each.request, each.num_computed_tokens));
@@ -381,6 +390,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("async_load", loads(now) && !loads(*was));
       if (loads(*was) && !loads(now)) {
         add("load_promoted");
+        loaded_.insert(now.id);
         add("load_of_preempted", was->num_preemptions > 0);
         add("last_token_recomputed", was->num_computed_tokens == was->num_tokens);
       }
@@ -532,6 +542,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const RequestState* request = find_state(after, command.request);
     if (!request || is_finished(request->status)) return;
     add(request->spec_tokens.empty() ? Name("drafts_ignored") : Name("drafts_taken"));
+    add("drafts_of_loaded", !request->spec_tokens.empty() && loaded_.contains(command.request));
   }
 
   void count_command(const ResetPrefixCache& command, const Observation& before,
@@ -564,6 +575,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   std::unordered_map<std::string, AddRequest> added_;
   std::deque<Step> in_flight_;      ///< oldest first
   std::set<std::string> reported_;  ///< loading, and the load was reported finished
+  std::set<std::string> loaded_;    ///< whose tokens were loaded
 };
 
 }  // namespace

@@ -10,12 +10,19 @@
 #include <string_view>
 #include <vector>
 
+#include "properties/core/left_out.h"
 #include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine::simple {
 namespace {
 
 constexpr std::string_view kShapes[] = {"Fw", "wf", "Fm", "Fwm", "F", "f", "f", "f", "f", "f"};
+
+const LeftOut kWindowOfOne(LeftOut::By::kGenerator,
+                           "engine.simple: a window of one token under v0.19",
+                           "it needs nothing from before, and upstream loads it into the null "
+                           "block",
+                           "engine/simple/left_out/a_window_of_one_token.kvs");
 
 /// The profile's rules, or now and then a mixture.
 void draw_rules(Choices& choices, Record& record) {
@@ -92,9 +99,10 @@ Config draw_config(Choices& choices) {
   record.lazy_offload = choices.once_in(2);
   draw_rules(choices, record);
   draw_groups(kShapes, choices, config);
-  // A window of one token needs nothing from before, and upstream loads it into the null block.
   for (KVCacheSpec& spec : config.groups) {
-    if (spec.sliding_window == 1) spec.sliding_window = 2;
+    if (kWindowOfOne(spec.sliding_window == 1 && config.profile == "v0.19")) {
+      spec.sliding_window = 2;
+    }
   }
   if (!is_accepted(config)) config.groups.front() = full(config.hash_block_size);
   make_valid(config);

@@ -55,6 +55,9 @@ constexpr Goal kGoals[] = {
     {"two_steps_in_flight", "a step was planned before the one before it came back"},
     {"reset_done", "a reset took keys of the GPU's cache", kNeedsState},
     {"reset_refused", "a reset did not succeed"},
+    {"running_reset", "a reset preempted running requests while copies were under way",
+     kNeedsState},
+    {"preempted_priority", "a request was preempted under priority"},
     {"reset_of_connector", "the connector was to be reset, which it cannot"},
 };
 
@@ -101,6 +104,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   void count_step(const Observation& before, const Observation& after, const World& world) {
     add("two_steps_in_flight", !flushes_.empty());
     add("flush", *after.need_flush);
+    add("preempted_priority", config().policy == "priority" && !after.preempted->empty() &&
+                                  !after.never_fits.has_value());
     flushes_.push_back(*after.need_flush);
     const bool loads = after.load_event.has_value();
     const bool stores = after.store_event.has_value();
@@ -261,6 +266,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
                    const Observation& after) {
     add("reset_refused", !*after.success);
     add("reset_of_connector", command.reset_connector);
+    add("running_reset", command.reset_running_requests && before.num_running > 0 &&
+                             before.copies.has_value() && !before.copies->empty());
     if (!has_state(before) || !has_state(after)) return;
     add("reset_done", *after.success && *before.keys != *after.keys);
   }

@@ -1,0 +1,160 @@
+#include "properties/targets/left_out.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <utility>
+
+#include "properties/core/left_out.h"
+#include "properties/targets/never_together.h"
+
+namespace kvfence {
+namespace {
+
+/// What the contract refuses, in its headers. Those of kind `missing` are to become part of it.
+const LeftOutRow kRefused[] = {
+    {"refused", "a hit in the GPU's cache, of several groups under a connector with workers",
+     "upstream may take the hit of one group for what another one loads, and asserts (vllm#33775)",
+     "engine/offloading/refusals/hit_of_one_group_for_another.kvs",
+     "config connectors=[(offloading)] profile=v0.23 groups=[(full block_size=4) (sliding "
+     "block_size=4 window=4)]\n"
+     "add_request id=A tokens=[1]\n"},
+    {"refused", "a reset of running requests under an OffloadingConnector",
+     "upstream does not report to it whom a reset preempts, so its copies go on reading their "
+     "blocks",
+     "engine/offloading/left_out/reset_of_running_requests.kvs",
+     "config connectors=[(offloading)] profile=v0.23\n"
+     "reset_prefix_cache reset_running_requests=true\n"},
+    {"refused", "a reset of the connector, over secondary tiers",
+     "upstream forgets the transfers under way, and not what they reserve (vllm#44541)",
+     "engine/offloading/refusals/tiers.kvs",
+     "config connectors=[(offloading spec_name=TieringOffloadingSpec num_tiers=1)] profile=v0.23\n"
+     "reset_prefix_cache reset_connector=true\n"},
+    {"refused", "invalid blocks, of several groups",
+     "upstream raises: it unpacks one group (vllm-ascend#10930)",
+     "engine/scheduler/refusals/single_group_only.kvs",
+     "config connectors=[(scripted)] groups=[(full block_size=4) (sliding block_size=4 window=4)]\n"
+     "add_request id=A tokens=[1]\n"
+     "schedule\n"
+     "update invalid_blocks=[1]\n"},
+    {"refused", "a store that fails, under v0.19", "upstream asserts that it has succeeded",
+     "engine/offloading/refusals/not_in_profile.kvs",
+     "config connectors=[(offloading transfers_may_fail=true num_cpu_blocks=4)] profile=v0.19 "
+     "num_gpu_blocks=9 hash_block_size=2 groups=[(full block_size=2)]\n"
+     "add_request id=A tokens=[1 2 3 4 5]\n"
+     "schedule\n"
+     "update\n"
+     "schedule\n"
+     "update\n"
+     "advance_transfer job=0 progress=failed\n"},
+    {"refused", "more than two steps in flight",
+     "upstream cannot tell an output of before a preemption from one of after it",
+     "engine/scheduler/preemption/output_of_a_preempted_request.kvs",
+     "config assembly=scheduler max_concurrent_batches=3\n"},
+    {"refused", "drafts with two steps in flight, without async_scheduling",
+     "upstream plans a negative number of tokens",
+     "engine/scheduler/async_scheduling/drafts_are_placeholders.kvs",
+     "config assembly=scheduler max_concurrent_batches=2 num_speculative_tokens=1\n"},
+    {"refused", "Mamba in align mode under a connector", "upstream asserts",
+     "engine/scheduler/mamba/chunks_end_with_a_block.kvs",
+     "config connectors=[(scripted)] groups=[(mamba block_size=4 align=true)]\n"},
+    {"refused", "priority over connectors that keep files",
+     "upstream's victim may have been served, and what nobody computed is written to files",
+     "engine/scheduler/priority/victim_gives_its_tokens_back.kvs",
+     "config connectors=[(example)] policy=priority\n"},
+    {"refused", "a load of a window that fails, on a device",
+     "upstream goes on as if the null blocks before the failed ones had been computed",
+     "engine/offloading/left_out/a_load_of_a_window_that_fails.kvs",
+     "config assembly=offloading_on_device profile=v0.23 groups=[(sliding block_size=4 window=4)] "
+     "hash_block_size=4\n"
+     "fail_next stream=load fault=copy\n"},
+    {"refused", "a salt or adapter over connectors that keep files",
+     "upstream names files after tokens alone: a request would get the KV of another one",
+     "engine/synchronous/left_out/a_salt.kvs",
+     "config connectors=[(example)]\nadd_request id=A tokens=[1] cache_salt=\"s\"\n"},
+    {"missing", "two children of one kind under a MultiConnector, or nested ones", "not modelled",
+     "", "config connectors=[(multi children=[(simple) (simple)])]\n"},
+    {"missing", "drafts and eagle under connectors with workers", "not modelled", "",
+     "config connectors=[(offloading)] num_speculative_tokens=1\n"},
+    {"missing", "several groups over NIXL", "not modelled", "",
+     "config assembly=prefill_decode profile=v0.23 groups=[(full block_size=4) (sliding "
+     "block_size=4 window=4)]\n"},
+    {"missing", "tiers, a reuse filter and scripted failures on a device", "not modelled", "",
+     "config connectors=[(offloading store_threshold=2)] device=virtual\n"},
+    {"missing", "copies that fail on a device, of other connectors than OffloadingConnector alone",
+     "not modelled", "",
+     "config connectors=[(simple)] device=virtual\nfail_next stream=load fault=copy\n"},
+    {"missing", "connectors that keep files, on a device", "not modelled", "",
+     "config connectors=[(example)] device=virtual\n"},
+    {"missing", "Mamba on a device", "not modelled", "",
+     "config assembly=on_device connectors=[] groups=[(mamba block_size=4)]\n"},
+    {"missing", "tiers beside NIXL", "not modelled", "",
+     "config connectors=[(multi children=[(nixl) (offloading spec_name=TieringOffloadingSpec "
+     "num_tiers=1)])] engines=2 profile=v0.23\n"},
+    {"missing", "a rank that executes a step ahead of another one", "no command", "",
+     "config assembly=on_device ranks=2\nexecute rank=1\n"},
+    {"missing", "a device that is lost, in an assembly", "no command; target worker has it", "",
+     "config assembly=offloading_on_device\nfail_next stream=load fault=lost\n"},
+    {"missing", "a forward of several layers, beside whose layers loads and saves go on",
+     "no setting of a device; those of files have layers, without overlap", "",
+     "config assembly=on_device num_layers=2\n"},
+};
+
+}  // namespace
+
+std::vector<LeftOutRow> left_out() {
+  std::vector<LeftOutRow> rows;
+  std::vector<std::string_view> parts = parts_with_rows();
+  std::ranges::sort(parts);
+  parts.erase(std::ranges::unique(parts).begin(), parts.end());
+  for (const std::string_view part : parts) {
+    for (const NeverTogether& pair : never_together(part)) {
+      const std::string both = std::string(pair.first) + (pair.second.empty() ? "" : " with ") +
+                               std::string(pair.second);
+      rows.push_back({pair.scenario.empty() ? "same" : "pair",
+                      std::string(part) + ": " + both,
+                      pair.why,
+                      pair.scenario,
+                      {}});
+    }
+  }
+  for (const LeftOut* place : LeftOut::all()) {
+    rows.push_back({place->by() == LeftOut::By::kRule ? "rule" : "draw",
+                    std::string(place->name()),
+                    place->why(),
+                    place->scenario(),
+                    {}});
+  }
+  rows.insert(rows.end(), std::begin(kRefused), std::end(kRefused));
+  return rows;
+}
+
+std::string left_out_document() {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kKinds = {{
+      {"pair", "Values of configurations that are not drawn together"},
+      {"draw", "What generators do not draw"},
+      {"rule", "What rules pass over"},
+      {"refused", "What the contract refuses, since upstream goes wrong there"},
+      {"missing", "What upstream does and the contract has no place for yet"},
+      {"same", "Values that say in other words what is drawn"},
+  }};
+  const std::vector<LeftOutRow> rows = left_out();
+  std::string text =
+      "# What is left out, and why\n\n"
+      "Generated, like `kvfence list left-out`, from what stands beside the code that leaves it "
+      "out; `targets/left_out_test.cpp`\nholds it up to date. A scenario, below "
+      "`scenarios/cases/`, shows why.\n";
+  for (const auto& [kind, title] : kKinds) {
+    const auto count = std::ranges::count(rows, kind, &LeftOutRow::kind);
+    text += "\n## " + std::string(title) + " (" + std::to_string(count) + ")\n\n" +
+            "| what | why | scenario |\n|---|---|---|\n";
+    for (const LeftOutRow& row : rows) {
+      if (row.kind != kind) continue;
+      text += "| " + row.name + " | " + std::string(row.why) + " | " +
+              (row.scenario.empty() ? "" : "`" + std::string(row.scenario) + "`") + " |\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace kvfence
