@@ -225,10 +225,11 @@ void add_names(std::string& out, std::string_view label, const std::vector<std::
 
 /// What a verdict is about, and what it says nothing about.
 void add_scope(std::string& out, const Report& report) {
+  const std::string_view what = report.oracles.lockstep ? "compared" : "reported";
   if (report.unreported.empty() && !report.compared.empty()) {
-    add_row(out, "compared", "all " + count_text(report.compared.size(), "member"));
+    add_row(out, what, "all " + count_text(report.compared.size(), "member"));
   } else {
-    add_names(out, "compared", report.compared);
+    add_names(out, what, report.compared);
     add_names(out, "unreported", report.unreported);
     add_names(out, "not judged", report.unjudged);
   }

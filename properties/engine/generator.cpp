@@ -380,8 +380,11 @@ class Generator final : public GeneratorFor<EngineTarget> {
       case Action::kReset: {
         ResetPrefixCache command;
         command.reset_connector = choices.once_in(4);
+        // Schedulers alone draw it by themselves.
+        const Config& config = picture_.config;
+        const bool is_scheduler = assembly_of(config) == Assembly::kScheduler;
         command.reset_running_requests =
-            !picture_.config.connector<offloading::Record>() && choices.once_in(3);
+            !is_scheduler && !config.connector<offloading::Record>() && choices.once_in(3);
         command.engine = role;
         for (const auto& facet : draws_) facet->add_to(command, picture_, choices);
         return command;
