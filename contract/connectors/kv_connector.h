@@ -98,7 +98,7 @@ class ConnectorHost {
 /// What the scheduler's half tells the workers about one step. Each connector has its own.
 struct KVConnectorMetadata {
   virtual ~KVConnectorMetadata() = default;
-  virtual void add_to(StateHash&) const { no_digest(); }
+  virtual void add_to(StateHash& hash) const { hash.add_unknown(); }
   /// The part of a child, under a connector over several others; null where there is none.
   virtual const KVConnectorMetadata* child(std::size_t /*place*/) const { return nullptr; }
 };
@@ -213,7 +213,7 @@ class KVConnector {
   virtual KVConnector* child(std::size_t /*place*/) { return nullptr; }
   /// For an observer: the whole state (contract/core/state_digest.h). One that has none cannot be
   /// explored.
-  virtual void add_to(StateHash&) const { no_digest(); }
+  virtual void add_to(StateHash& hash) const { hash.add_unknown(); }
 };
 
 using KVConnectorHandle = Cloned<KVConnector>;  ///< or none

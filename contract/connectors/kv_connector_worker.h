@@ -96,7 +96,7 @@ class KVConnectorWorker {
   virtual bool shutdown() { return true; }
 
   /// As KVConnector's.
-  virtual void add_to(StateHash&) const { no_digest(); }
+  virtual void add_to(StateHash& hash) const { hash.add_unknown(); }
 
  protected:
   /// Requires: KV caches are registered.

@@ -73,6 +73,9 @@ class Implementation {
   virtual StateDigest digest() const {
     check_failed(__FILE__, __LINE__, "clone()", "an implementation without a digest");
   }
+  /// Of the tables of the whole internal state, but for what is kept by design
+  /// (StateHash::num_entries); null where nobody knows.
+  virtual std::optional<std::size_t> num_entries() const { return std::nullopt; }
 
   /// Most commands that may be outstanding. Above 1, which a pipe has so that a batch costs one
   /// round trip, commands go in by submit and observations come out by collect, in the same order.

@@ -1,10 +1,13 @@
 #pragma once
 
 /// Digests of internal states: what an explorer remembers of a state, and how a command that must
-/// change nothing is held to it.
+/// change nothing is held to it. Beside them the number of entries: how a run that let go of all
+/// that it held is held to that.
 
+#include <array>
 #include <bit>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -29,16 +32,29 @@ struct StateDigest {
 /// Takes in a state member by member. What is behaviour goes in, in canonical form: the history
 /// that led to a state, such as the places in a hash table, stays out.
 ///
+/// Counts the entries of the lists, sets and maps that it takes in; those of an array, which are
+/// always there, are none.
+///
 /// Source: the mixing steps of wyhash by Wang Yi (public domain), two lanes.
 class StateHash {
  public:
+  /// One that is asked for the number of entries alone.
+  static StateHash for_entries() {
+    StateHash hash;
+    hash.counts_alone_ = true;
+    return hash;
+  }
+
   template <std::integral T>
   void add(T number) {
     mix(static_cast<std::uint64_t>(number));
   }
-  void add(const StateDigest& digest) {
+  /// Another one as a whole.
+  void add(const StateHash& other) {
+    const StateDigest digest = other.digest_of_known();
     mix(digest.low);
     mix(digest.high);
+    count(other);
   }
   void add(double number) { mix(std::bit_cast<std::uint64_t>(number)); }
   void add(std::string_view bytes) {
@@ -68,9 +84,10 @@ class StateHash {
     mix(std::size(range));
     for (const auto& element : range) {
       if constexpr (requires { typename Range::hasher; }) {
-        add_unordered(digest_of(element));
+        add_unordered(hash_of(element));
       } else {
         add(element);
+        num_entries_ += !kIsArray<Range>;
       }
     }
   }
@@ -107,28 +124,81 @@ class StateHash {
     (add(values), ...);
   }
 
-  /// Elements whose order means nothing: the sum of their digests.
-  void add_unordered(const StateDigest& element) {
-    sum_.low += element.low;
-    sum_.high += element.high;
+  /// Entries whose order means nothing: the sum of their digests.
+  void add_unordered(const StateHash& entry) {
+    const StateDigest digest = entry.digest_of_known();
+    sum_.low += digest.low;
+    sum_.high += digest.high;
+    ++num_entries_;
+    count(entry);
   }
+
+  /// An entry of a table that is no list, set or map.
+  template <class... T>
+  void add_entry(const T&... values) {
+    ++num_entries_;
+    add_all(values...);
+  }
+
+  /// What stays when all that is asked of the class has come to an end, by design: a cache, storage
+  /// that is used again, what tells of the past. Its entries are not counted.
+  template <class... T>
+  void add_kept(const T&... values) {
+    if (counts_alone_) return;
+    const std::size_t num_entries = num_entries_;
+    add_all(values...);
+    num_entries_ = num_entries;
+  }
+
+  /// Places that are used again, and which of them are free: only the others are entries.
+  template <class Places, class Free>
+  void add_pool(const Places& places, const Free& free_places) {
+    add_kept(places, free_places);
+    num_entries_ += std::size(places) - std::size(free_places);
+  }
+
+  /// A class from outside that has no add_to of its own.
+  void add_unknown() { is_known_ = false; }
 
   /// Of a value alone.
   template <class T>
-  static StateDigest digest_of(const T& value) {
+  static StateHash hash_of(const T& value) {
     StateHash hash;
     hash.add(value);
-    return hash.digest();
+    return hash;
+  }
+  template <class T>
+  static StateDigest digest_of(const T& value) {
+    return hash_of(value).digest();
   }
 
+  /// Requires: nothing was unknown.
   StateDigest digest() const {
+    KVFENCE_CHECK(is_known_, "the digest of a class without add_to");
+    return digest_of_known();
+  }
+  /// Null: something was unknown.
+  std::optional<std::size_t> num_entries() const {
+    return is_known_ ? std::optional(num_entries_) : std::nullopt;
+  }
+
+ private:
+  template <class Range>
+  static constexpr bool kIsArray = std::is_array_v<Range> || requires {
+    std::tuple_size<Range>::value;
+  };
+
+  StateDigest digest_of_known() const {
     StateHash last = *this;
     last.mix(sum_.low);
     last.mix(sum_.high);
     return {last.low_ ^ (last.high_ >> 32), last.high_ ^ (last.low_ << 32)};
   }
+  void count(const StateHash& other) {
+    num_entries_ += other.num_entries_;
+    is_known_ &= other.is_known_;
+  }
 
- private:
   template <class T>
   void add_pointed_at(const T* value) {
     add(value != nullptr);
@@ -148,11 +218,9 @@ class StateHash {
   std::uint64_t low_ = 0x2D35'8DCC'AA6C'78A5;
   std::uint64_t high_ = 0x8BB8'4B93'962E'ACC9;
   StateDigest sum_;
+  std::size_t num_entries_ = 0;
+  bool is_known_ = true;
+  bool counts_alone_ = false;
 };
-
-/// What a class from outside does that has no add_to of its own.
-[[noreturn]] inline void no_digest() {
-  check_failed(__FILE__, __LINE__, "add_to", "a class without a digest");
-}
 
 }  // namespace kvfence

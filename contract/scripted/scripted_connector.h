@@ -158,7 +158,7 @@ class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
   bool shutdown() override;
   /// Calls that were not taken are none of it.
   void add_to(StateHash& hash) const override {
-    hash.add_all(scripts_, reset_, client_params_, num_events_, num_steps_);
+    hash.add_kept(scripts_, reset_, client_params_, num_events_, num_steps_);
   }
 
  private:

@@ -86,7 +86,7 @@ class ScriptedTier final : public Cloning<ScriptedTier, SecondaryTier> {
   std::string_view tier_type() const override { return "scripted"; }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(files_, held_, ask_again_, jobs_, finished_, policy_);
+    hash.add_kept(files_, held_, ask_again_, jobs_, finished_, policy_);
   }
 
  private:

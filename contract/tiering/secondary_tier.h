@@ -137,7 +137,7 @@ class SecondaryTier {
   virtual void on_schedule_end() {}
   virtual void shutdown() {}
   virtual std::string_view tier_type() const = 0;
-  virtual void add_to(StateHash&) const { no_digest(); }
+  virtual void add_to(StateHash& hash) const { hash.add_unknown(); }
 
  protected:
   SecondaryTier(const SecondaryTier&) = default;

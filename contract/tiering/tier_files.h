@@ -59,7 +59,7 @@ class TierFiles {
   virtual std::uint32_t num_temporary_files() = 0;
 
   /// For an observer: what its files hold, and what it knows of them.
-  virtual void add_to(StateHash&) const { no_digest(); }
+  virtual void add_to(StateHash& hash) const { hash.add_unknown(); }
 };
 
 /// Makes the files of one tier, for slots that outlive them.

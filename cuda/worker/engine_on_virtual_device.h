@@ -53,7 +53,10 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::EngineDevi
   engine::Symbol read(engine::Place place) const override;
   void write(engine::Place place, engine::Symbol symbol) override;
 
-  void add_to(StateHash& hash) const override { hash.add_all(device_, worker_, next_faults_); }
+  void add_to(StateHash& hash) const override {
+    hash.add_kept(device_, next_faults_);
+    hash.add(worker_);
+  }
 
  private:
   void know(cudaEvent_t event);

@@ -50,7 +50,8 @@ class WorkerOnVirtualDevice : public RankDevice {
   std::uint32_t num_stray_bytes() const;
 
   void add_to(StateHash& hash) const {
-    hash.add_all(device_, worker_, unreported_, begun_, random_, generation_, seen_, next_fault_);
+    hash.add_kept(device_, begun_, random_, generation_, seen_, next_fault_);
+    hash.add_all(worker_, unreported_);
   }
 
  private:

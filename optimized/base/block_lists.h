@@ -67,7 +67,7 @@ class BlockLists {
 
   void add_to(StateHash& hash) const {
     for (std::uint32_t node : heads_) {
-      for (; node != kNone; node = nodes_[node].next) hash.add(nodes_[node].value);
+      for (; node != kNone; node = nodes_[node].next) hash.add_entry(nodes_[node].value);
       hash.add(kNone);
     }
   }

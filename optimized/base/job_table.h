@@ -54,9 +54,9 @@ class JobTable {
     for_each([&all](TierJobId id, const Job& job) {
       StateHash one;
       one.add_all(id, job);
-      all.add_unordered(one.digest());
+      all.add_unordered(one);
     });
-    hash.add_all(size(), all.digest());
+    hash.add_all(size(), all);
   }
 
  private:

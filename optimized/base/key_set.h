@@ -49,9 +49,9 @@ class KeySet {
   void add_to(StateHash& hash) const {
     StateHash all;
     for (std::uint32_t index = 0; index < num_keys_; ++index) {
-      all.add_unordered(StateHash::digest_of(key_at(index)));
+      all.add_unordered(StateHash::hash_of(key_at(index)));
     }
-    hash.add_all(num_keys_, all.digest());
+    hash.add_all(num_keys_, all);
   }
 
  private:

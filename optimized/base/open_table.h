@@ -78,9 +78,9 @@ class OpenTable {
   void add_to(StateHash& hash) const {
     StateHash all;
     for_each([&all](Key key, std::uint32_t number) {
-      all.add_unordered(StateHash::digest_of(std::pair(key, number)));
+      all.add_unordered(StateHash::hash_of(std::pair(key, number)));
     });
-    hash.add(all.digest());
+    hash.add(all);
   }
 
  private:

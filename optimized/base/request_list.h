@@ -65,7 +65,7 @@ class RequestList {
 
   void add_to(StateHash& hash) const {
     hash.add(size_);
-    for (RequestIndex at = first_; at != kNoRequest; at = next(at)) hash.add(at);
+    for (RequestIndex at = first_; at != kNoRequest; at = next(at)) hash.add_entry(at);
   }
 
  private:

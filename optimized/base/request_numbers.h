@@ -72,9 +72,9 @@ class RequestNumbers {
   void add_to(StateHash& hash) const {
     StateHash all;
     for_each([&all](std::string_view request, std::uint32_t number) {
-      all.add_unordered(StateHash::digest_of(std::pair(request, number)));
+      all.add_unordered(StateHash::hash_of(std::pair(request, number)));
     });
-    hash.add(all.digest());
+    hash.add(all);
   }
 
  private:

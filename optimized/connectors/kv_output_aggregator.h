@@ -37,7 +37,7 @@ class MissingReports {
     return true;
   }
 
-  void add_to(StateHash& hash) const { hash.add_all(entries_, free_slots_); }
+  void add_to(StateHash& hash) const { hash.add_pool(entries_, free_slots_); }
 
  private:
   struct Entry {

@@ -266,14 +266,14 @@ void CachePolicy::add_to(StateHash& hash) const {
   hash.add(num_in_t1_);
   for (List list : {List::kT1, List::kT2}) {
     for_each_block(list, [&](Index index) {
-      hash.add(key_of(index));
+      hash.add_entry(key_of(index));
       hash.add(ref_cnt(index));
       hash.add(slot(index));
     });
   }
   for (List list : {List::kB1, List::kB2}) {
     hash.add(ghosts_.size(ghost_part(list)));
-    for_each_ghost(list, [&](Index index) { hash.add(key_of(index)); });
+    for_each_ghost(list, [&](Index index) { hash.add_entry(key_of(index)); });
   }
   hash.add(target_t1_size_);
 }

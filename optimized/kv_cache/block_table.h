@@ -82,8 +82,7 @@ class BlockTable {
     hash.add(num_requests_);
     for (std::size_t request = 0; request < rows_.size(); ++request) {
       if (rows_[request] == empty) continue;
-      hash.add(request);
-      hash.add(rows_[request]);
+      hash.add_entry(request, rows_[request]);
     }
     // No request has this number: after it stands what is no row.
     hash.add(~std::size_t{0});

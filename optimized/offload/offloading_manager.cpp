@@ -184,10 +184,10 @@ ErrorCode OffloadingManager::reset_cache() {
 }
 
 void OffloadingManager::add_to(StateHash& hash) const {
-  hash.add(policy_);
+  hash.add_kept(policy_);
   tracker_.add_to(hash, config_.store_threshold);
   hash.add(num_slots_used_);
-  hash.add(freed_slots_);
+  hash.add_kept(freed_slots_);
   hash.add(events_);
 }
 

@@ -211,7 +211,7 @@ class BlockHashToBlockMap {
         of_key.add(block);
         block = entries_[block].next;
       } while (block != first);
-      hash.add_unordered(of_key.digest());
+      hash.add_unordered(of_key);
     }
   }
 

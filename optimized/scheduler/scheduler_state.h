@@ -201,10 +201,12 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   void drop_oldest_step();
 
   void add_to(StateHash& hash) const {
-    hash.add_all(connector, kv_cache_manager, pause_state, step, states, records, draft_token_ids,
-                 free_slots, requests, running, victims, waiting_list, waiting_heap, skipped,
-                 retries, prefills, finished, connector_prefix_cache_stats,
-                 std::span(steps).first(num_steps), admissions, num_admissions, num_skips);
+    hash.add_all(connector, kv_cache_manager, pause_state, step, requests, running, victims,
+                 waiting_list, waiting_heap, skipped, retries, prefills, finished,
+                 connector_prefix_cache_stats, std::span(steps).first(num_steps), num_admissions,
+                 num_skips);
+    hash.add_pool(records, free_slots);
+    hash.add_kept(states, draft_token_ids, admissions);
   }
 
   SchedulerConfig config;

@@ -110,9 +110,10 @@ class RealTierFiles final : public TierFiles {
       // Temporary files have names of their own.
       if (!path.ends_with(".tmp")) one.add(path.substr(folder_.path().size()));
       one.add(bytes);
-      all.add_unordered(one.digest());
+      all.add_unordered(one);
     }
-    hash.add_all(all.digest(), faulty_, tier_);
+    hash.add_kept(all, faulty_);
+    hash.add(tier_);
   }
 
  private:

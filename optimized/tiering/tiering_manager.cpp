@@ -325,9 +325,9 @@ void TieringOffloadingManager::add_to(StateHash& hash) const {
     if (is_free[entry]) continue;
     StateHash level;
     level.add_all(request_levels_[entry].req_id, request_levels_[entry].tiers);
-    wanted.add_unordered(level.digest());
+    wanted.add_unordered(level);
   }
-  hash.add(wanted.digest());
+  hash.add(wanted);
 }
 
 void TieringOffloadingManager::pending(std::vector<PendingPromotionState>& out) const {

@@ -3,6 +3,7 @@
 /// An implementation that a witness, the same one with other parts, can contradict: it tells a
 /// fault of those parts from a fault of what both have.
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -42,6 +43,7 @@ class ConfirmedImplementation final : public Implementation {
   std::unique_ptr<Implementation> clone() const override;
   void assign(const Implementation& other) override;
   StateDigest digest() const override { return shown_->digest(); }
+  std::optional<std::size_t> num_entries() const override { return shown_->num_entries(); }
 
  private:
   std::unique_ptr<ReplayedImplementation> shown_;

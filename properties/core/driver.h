@@ -2,6 +2,7 @@
 
 /// What all drivers share: they put typed components behind the interface that a lockstep drives.
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,14 +18,13 @@
 
 namespace kvfence {
 
-/// Takes in the state of a component; of one that has no add_to no digest can be made, which only
-/// an explorer of states asks for.
+/// Takes in the state of a component; of one that has no add_to nothing is known.
 template <class Component>
 void add_state(StateHash& hash, const Component& component) {
   if constexpr (requires { component.add_to(hash); }) {
     hash.add(component);
   } else {
-    no_digest();
+    hash.add_unknown();
   }
 }
 
@@ -94,6 +94,11 @@ class DriverOf : public Implementation {
     StateHash hash;
     add_to(hash);
     return hash.digest();
+  }
+  std::optional<std::size_t> num_entries() const final {
+    StateHash hash = StateHash::for_entries();
+    add_to(hash);
+    return hash.num_entries();
   }
 
   virtual std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) = 0;

@@ -59,6 +59,7 @@ class ReplayedImplementation final : public Implementation {
     become(static_cast<const ReplayedImplementation&>(other));
   }
   StateDigest digest() const override { return implementation_->digest(); }
+  std::optional<std::size_t> num_entries() const override { return implementation_->num_entries(); }
 
   /// Of the last reset. Requires: there was one.
   const Setup& setup() const { return setup_; }

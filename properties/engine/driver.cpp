@@ -82,8 +82,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(files_, nixl_, remote_reads_, engines_, received_);
-    for (const Around& around : around_) hash.add(around);
+    hash.add_kept(files_, nixl_, remote_reads_, received_, around_);
+    hash.add(engines_);
   }
 
  private:
@@ -115,7 +115,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     std::list<PlannedStep> spare;      ///< that are over
 
     void add_to(StateHash& hash) const {
-      hash.add_all(scheduler, observer, ranks, in_flight);
+      hash.add_kept(observer);
+      hash.add_all(scheduler, ranks, in_flight);
       if (!ranks.empty()) hash.add(aggregator);
     }
   };

@@ -129,7 +129,10 @@ struct EngineRank {
   TransferEngine& transfer_engine() {
     return device_copies ? static_cast<TransferEngine&>(*device_copies) : copies;
   }
-  void add_to(StateHash& hash) const { hash.add_all(worker, copies, kv_cache, device); }
+  void add_to(StateHash& hash) const {
+    hash.add_kept(copies, kv_cache);
+    hash.add_all(worker, device);
+  }
 };
 
 }  // namespace kvfence

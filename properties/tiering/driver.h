@@ -78,7 +78,10 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     if (observe == Observe::kState) show_state();
   }
 
-  void add_to(StateHash& hash) const override { hash.add_all(slot_bytes_, writes_, *manager_); }
+  void add_to(StateHash& hash) const override {
+    hash.add_kept(slot_bytes_, writes_);
+    hash.add(*manager_);
+  }
 
  private:
   bool has_tier(std::uint32_t tier) { return tier < manager_->tiers().size(); }

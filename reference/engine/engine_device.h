@@ -43,7 +43,8 @@ class EngineDevice final : public engine::EngineDevice {
 
   /// Without what forwards compute, which whoever enqueued them knows.
   void add_to(StateHash& hash) const override {
-    hash.add_all(gpu_, cpu_, forwards_.size(), num_forwards_run_, in_flight_, next_faults_);
+    hash.add_kept(gpu_, cpu_, forwards_.size(), num_forwards_run_, next_faults_);
+    hash.add(in_flight_);
   }
 
  private:

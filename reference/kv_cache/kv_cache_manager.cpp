@@ -236,10 +236,7 @@ PrefixCacheStats KVCacheManager::take_prefix_cache_stats() {
 
 // Source: ours
 void KVCacheManager::add_to(StateHash& hash) const {
-  hash.add(coordinator_);
-  hash.add(allocated_.size());
-  for (const RequestIndex request : allocated_) hash.add(request);
-  hash.add(prefix_cache_stats_);
+  hash.add_all(coordinator_, allocated_, prefix_cache_stats_);
 }
 
 }  // namespace kvfence::reference

@@ -154,15 +154,7 @@ class MambaManager final : public Cloning<MambaManager, SingleTypeKVCacheManager
   // Source: ours
   void add_to(StateHash& hash) const override {
     SingleTypeKVCacheManager::add_to(hash);
-    hash.add(cached_blocks_this_step_.size());
-    for (const std::string& key : cached_blocks_this_step_) hash.add(key);
-    hash.add(last_state_block_idx_.size());
-    for (const auto& [request, index] : last_state_block_idx_) {
-      hash.add(request);
-      hash.add(index);
-    }
-    hash.add(allocated_block_reqs_.size());
-    for (const RequestIndex request : allocated_block_reqs_) hash.add(request);
+    hash.add_all(cached_blocks_this_step_, last_state_block_idx_, allocated_block_reqs_);
   }
 
  protected:

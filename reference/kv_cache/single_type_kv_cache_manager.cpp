@@ -210,17 +210,7 @@ void SingleTypeKVCacheManager::take_new_block_ids(std::vector<BlockId>& out) {
 
 // Source: ours
 void SingleTypeKVCacheManager::add_to(StateHash& hash) const {
-  hash.add(req_to_blocks_.size());
-  for (const auto& [request, blocks] : req_to_blocks_) {
-    hash.add(request);
-    hash.add(blocks);
-  }
-  hash.add(num_cached_block_.size());
-  for (const auto& [request, num_blocks] : num_cached_block_) {
-    hash.add(request);
-    hash.add(num_blocks);
-  }
-  hash.add(new_block_ids_);
+  hash.add_all(req_to_blocks_, num_cached_block_, new_block_ids_);
 }
 
 std::size_t SingleTypeKVCacheManager::num_required_blocks(const Allocation& allocation) const {

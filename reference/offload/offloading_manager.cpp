@@ -150,9 +150,9 @@ std::uint32_t OffloadingManager::num_free_slots() const {
 }
 
 void OffloadingManager::add_to(StateHash& hash) const {
-  hash.add(policy_);
+  hash.add_kept(policy_);
   hash.add(num_used_slots_);
-  hash.add(free_slots_);
+  hash.add_kept(free_slots_);
   hash.add(counts_.size());
   for (const Count& counted : counts_) {
     hash.add(counted.key);

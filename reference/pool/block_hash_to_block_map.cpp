@@ -69,7 +69,7 @@ void BlockHashToBlockMap::add_to(StateHash& hash) const {
     StateHash of_key;
     of_key.add(key);
     for (; entry != entries_.end() && key_of(*entry) == key; ++entry) of_key.add(*entry);
-    hash.add_unordered(of_key.digest());
+    hash.add_unordered(of_key);
   }
 }
 

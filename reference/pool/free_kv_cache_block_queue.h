@@ -34,7 +34,7 @@ class FreeKVCacheBlockQueue {
   void get_all_free_blocks(std::vector<BlockId>& out) const;
 
   /// Takes in the whole state.
-  void add_to(StateHash& hash) const { hash.add(queue_); }
+  void add_to(StateHash& hash) const { hash.add_kept(queue_); }  // what is free
 
  private:
   /// Errors: kUnknownBlock, kAlreadyQueued (in the queue, or twice in the list)

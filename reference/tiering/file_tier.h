@@ -57,7 +57,8 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
   std::size_t num_temporary_files() const { return num_temporary_files_; }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(plan_, files_, folders_, doubtful_, num_temporary_files_, finished_);
+    hash.add_kept(plan_, files_, folders_, doubtful_, num_temporary_files_);
+    hash.add(finished_);
   }
 
  private:

@@ -34,8 +34,8 @@ class CopyWorker {
   worker::Content cpu_content(std::uint32_t page) const;
 
   void add_to(StateHash& hash) const {
-    hash.add_all(gpu_, cpu_, forwards_, num_forwards_run_, deferred_, in_flight_, seen_,
-                 next_fault_, is_shut_down_, is_lost_);
+    hash.add_kept(gpu_, cpu_, forwards_, num_forwards_run_, seen_, next_fault_);
+    hash.add_all(deferred_, in_flight_, is_shut_down_, is_lost_);
   }
 
  private:

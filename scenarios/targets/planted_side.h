@@ -2,6 +2,7 @@
 
 /// An implementation from an instrumented copy of the product, with one planted bug.
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -71,6 +72,10 @@ class PlantedSide final : public Implementation {
   StateDigest digest() const override {
     planted::plant(bug_);
     return copy_->digest();
+  }
+  std::optional<std::size_t> num_entries() const override {
+    planted::plant(bug_);
+    return copy_->num_entries();
   }
 
  private:

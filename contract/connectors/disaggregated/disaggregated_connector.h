@@ -205,7 +205,7 @@ class DisaggregatedWorker {
   virtual void get_finished(Transport& transport, KVConnectorWorkerOutput& out) = 0;
 
   /// As KVConnector's.
-  virtual void add_to(StateHash&) const { no_digest(); }
+  virtual void add_to(StateHash& hash) const { hash.add_unknown(); }
 };
 
 using DisaggregatedWorkerHandle = Cloned<DisaggregatedWorker>;

@@ -100,7 +100,7 @@ class SharedStorage {
   virtual void files(std::vector<StoredFile>& files) const = 0;
 
   /// For an observer: the whole state (contract/core/state_digest.h).
-  virtual void add_to(StateHash&) const { no_digest(); }
+  virtual void add_to(StateHash& hash) const { hash.add_unknown(); }
 };
 
 }  // namespace kvfence

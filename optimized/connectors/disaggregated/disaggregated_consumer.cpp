@@ -104,7 +104,9 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
   void tell_time(Seconds now) override { now_ = now; }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(now_, last_heartbeat_, known_, leases_, free_leases_, renewing_, num_heartbeats_);
+    hash.add_all(now_, last_heartbeat_, renewing_, num_heartbeats_);
+    hash.add_pool(leases_, free_leases_);
+    hash.add_kept(known_);
     metadata_.add_to(hash);
   }
 

@@ -109,7 +109,8 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(now_, step_, named_in_, remote_prefills_, has_params_);
+    hash.add_all(now_, step_, remote_prefills_, has_params_);
+    hash.add_kept(named_in_);
     metadata_.add_to(hash);
   }
 

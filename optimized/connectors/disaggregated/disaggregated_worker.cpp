@@ -92,7 +92,9 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(renewed_for_, expected_, free_slots_, has_said_, deadlines_, num_deadlines_set_);
+    hash.add_all(renewed_for_, deadlines_, num_deadlines_set_);
+    hash.add_pool(expected_, free_slots_);
+    hash.add_kept(has_said_);
   }
 
  private:
@@ -247,7 +249,8 @@ class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(receiving_, free_slots_, slot_of_read_);
+    hash.add_pool(receiving_, free_slots_);
+    hash.add(slot_of_read_);
   }
 
  private:

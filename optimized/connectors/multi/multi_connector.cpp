@@ -199,7 +199,7 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
     hash.add_all(children_, chosen_, extra_async_saves_, client_params_);
     for (std::size_t index = 0; index < loading_.size(); ++index) {
       if (loading_[index].child == kNobody) continue;
-      hash.add_all(index, loading_[index].request, loading_[index].child);
+      hash.add_entry(index, loading_[index].request, loading_[index].child);
     }
   }
 

@@ -281,8 +281,10 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(offloaded_, tracked_, free_slots_, slot_of_request_, jobs_, free_jobs_, first_job_,
-                 last_job_, next_job_id_, watches_, places_, step_, allocated_);
+    hash.add_all(offloaded_, first_job_, last_job_, next_job_id_, step_, allocated_);
+    hash.add_pool(tracked_, free_slots_);
+    hash.add_pool(jobs_, free_jobs_);
+    hash.add_kept(slot_of_request_, watches_, places_);  // some until the block is allocated
     metadata_.add_to(hash);
   }
 

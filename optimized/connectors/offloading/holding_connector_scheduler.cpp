@@ -153,7 +153,8 @@ class HoldingConnectorScheduler final : public OffloadingConnectorScheduler {
   std::uint32_t num_free_slots() const override { return offloaded_.cpu().num_free_slots(); }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(offloaded_, tracked_);
+    hash.add(offloaded_);
+    hash.add_kept(tracked_);
     metadata_.add_to(hash);
   }
 

@@ -150,7 +150,10 @@ class OffloadedBlocks {
     }
   }
 
-  void add_to(StateHash& hash) const { hash.add_all(manager_, is_loading_); }
+  void add_to(StateHash& hash) const {
+    hash.add(manager_);
+    hash.add_kept(is_loading_);
+  }
 
  private:
   using Manager = std::variant<CPUManager, TieringManager>;

@@ -127,7 +127,8 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(measured_, next_job_, queue_, transfers_, storing_, free_storing_);
+    hash.add_all(measured_, next_job_, queue_, transfers_);
+    hash.add_pool(storing_, free_storing_);
   }
 
  private:

@@ -91,7 +91,7 @@ class TransfersUnderWay {
   TransferUnderWay& operator[](std::uint32_t slot) { return transfers_[slot]; }
   const TransferUnderWay& operator[](std::uint32_t slot) const { return transfers_[slot]; }
 
-  void add_to(StateHash& hash) const { hash.add_all(transfers_, free_slots_); }
+  void add_to(StateHash& hash) const { hash.add_pool(transfers_, free_slots_); }
 
  private:
   std::vector<TransferUnderWay> transfers_;

@@ -228,8 +228,8 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(cpu_, tracked_, pinning_, untold_, stores_, last_store_of_block_, cursor_,
-                 next_load_event_, next_store_event_);
+    hash.add_all(pinning_, untold_, stores_, cursor_, next_load_event_, next_store_event_);
+    hash.add_kept(cpu_, tracked_, last_store_of_block_);
   }
 
  private:

@@ -59,7 +59,7 @@ class EventQueue {
 
   void add_to(StateHash& hash) const {
     hash.add(size_);
-    for (std::size_t k = 0; k < size_; ++k) hash.add((*this)[k]);
+    for (std::size_t k = 0; k < size_; ++k) hash.add_entry((*this)[k]);
   }
 
  private:

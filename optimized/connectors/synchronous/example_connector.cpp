@@ -95,7 +95,7 @@ class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
   bool reset_cache() override { return true; }
 
   void filled_requests(std::vector<RequestIndex>& out) const override { out.clear(); }
-  void add_to(StateHash& hash) const override { hash.add(tracked_); }
+  void add_to(StateHash& hash) const override { hash.add_kept(tracked_); }
 
  private:
   using Transfer = SynchronousConnectorMetadata::Transfer;

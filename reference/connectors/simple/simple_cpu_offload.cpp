@@ -197,8 +197,8 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(coordinator_, pins_, loads_, known_, stores_, num_load_events_, num_store_events_,
-                 cursor_);
+    hash.add_kept(coordinator_);
+    hash.add_all(pins_, loads_, known_, stores_, num_load_events_, num_store_events_, cursor_);
   }
 
  private:
