@@ -28,6 +28,7 @@
 #include "properties/core/invariant_values.h"
 #include "properties/core/left_out.h"
 #include "properties/core/named_place.h"
+#include "properties/engine/fair_run.h"
 #include "properties/engine/shown_requests.h"
 #include "properties/engine/step_rounds.h"
 #include "properties/kv_cache/arithmetic.h"
@@ -99,6 +100,10 @@ constexpr Invariant kCoreInvariants[] = {
      "requests back "
      "to "
      "where an earlier one left them"},
+    {"engine.23", "every_request_ends",
+     "while nothing comes from outside and nothing fails, requests end within as many steps as "
+     "they "
+     "have tokens, and a step plans something where nothing is under way"},
 };
 
 using Rule = NamedPlace<kCoreInvariants>;
@@ -116,6 +121,14 @@ const LeftOut kRoundsOfEquals(
     LeftOut::By::kRule, "engine.22 steps_do_not_go_round: equals",
     "upstream lets requests of one priority and arrival time preempt each other in turns",
     "engine/scheduler/preemption/rounds_of_equals.kvs");
+const LeftOut kEndlessRounds(LeftOut::By::kRule, "engine.23 every_request_ends: rounds",
+                             "the rounds of steps that engine.22 passes over have no end",
+                             "engine/scheduler/preemption/rounds_beside_a_loaded_request.kvs");
+const LeftOut kStandstill(
+    LeftOut::By::kRule, "engine.23 every_request_ends: beside a loaded request",
+    "upstream lets a request that has loaded keep its blocks while one before it, or it itself, "
+    "needs more than are left",
+    "engine/scheduler/preemption/none_gets_on_beside_a_loaded_request.kvs");
 const LeftOut kOvershootingTable(
     LeftOut::By::kRule, "engine.7 only_computed_blocks_are_cached: hits that overshoot",
     "upstream's lookup may leave a table more cached blocks than the hit has tokens for: with two "
@@ -173,6 +186,7 @@ class SchedulerRules {
     pause_state_ = PauseState::kUnpaused;
     num_connector_events_ = 0;
     rounds_.forget();
+    num_fair_steps_ = num_quiet_steps_ = 0;
     block_tables_.reset();
     mirror_.emplace();
   }
@@ -250,6 +264,41 @@ class SchedulerRules {
     return found;
   }
 
+  /// After a command to this scheduler that was not refused, when all else holds.
+  std::optional<Divergence> check_progress(const Command& command, const Observation& observation,
+                                           const World& world) {
+    num_put_off_ += num_times_put_off(command);
+    const SchedulerObservation& shown = observation.of(role_);
+    if (!goes_on(command, observation) || !shown.requests.has_value()) {
+      num_fair_steps_ = num_quiet_steps_ = 0;
+      return std::nullopt;
+    }
+    if (!std::holds_alternative<Schedule>(command)) return std::nullopt;
+    const Work work = work_left(shown);
+    // Two ways in which upstream goes round, or stands, for ever (notes_on_rules.md).
+    const bool may_go_round =
+        !shown.preempted->empty() && (!only_running_hold_blocks(shown, num_base_blocks()) ||
+                                      have_equals(*shown.preempted, world));
+    const bool plans = !shown.scheduled->empty() || !shown.preempted->empty();
+    num_fair_steps_ = kEndlessRounds(may_go_round) ? 0 : num_fair_steps_ + (plans ? 1 : 0);
+    if (num_fair_steps_ <= 1) num_fair_steps_max_ = work.num_steps_max;
+    const bool is_quiet = !plans && !kStandstill(work.may_stand) && waits_for_nothing(observation);
+    num_quiet_steps_ = is_quiet ? num_quiet_steps_ + 1 : 0;
+    // The news of what ended goes out with one step, the answer comes back with it, and the next one
+    // is free to plan; who is put off is asked again in each.
+    const std::uint64_t num_quiet_max = 2ULL * config_.max_concurrent_batches + num_put_off_;
+    if (!work.first ||
+        (num_quiet_steps_ <= num_quiet_max && num_fair_steps_ <= num_fair_steps_max_)) {
+      return std::nullopt;
+    }
+    const std::string waits = std::string(to_text(work.first->shown_status)) + " after ";
+    return broken("every_request_ends", "requests[" + work.first->limits.id + "]",
+                  phrase("its end within " + std::to_string(num_fair_steps_max_) + " steps"),
+                  phrase(waits + std::to_string(num_fair_steps_) + " steps, and " +
+                         std::to_string(num_quiet_steps_) + " without anybody"),
+                  world);
+  }
+
  private:
   /// World::Entry::number.
   using RequestNumber = std::uint32_t;
@@ -304,6 +353,14 @@ class SchedulerRules {
   struct Step {
     std::vector<Planned> requests;
     std::optional<std::vector<BlockId>> invalid_blocks;  ///< on a device, from its poll on
+  };
+
+  /// What the requests have before them.
+  struct Work {
+    const Track* first = nullptr;  ///< who waits for nothing from outside; null: nobody
+    /// Somebody who has loaded holds blocks, beside somebody else or too few for itself.
+    bool may_stand = false;
+    std::uint64_t num_steps_max = 0;
   };
 
   /// What a step reports of a request to workers.
@@ -945,6 +1002,69 @@ class SchedulerRules {
     });
   }
 
+  /// Under fcfs the first running request is nobody's victim: each step that plans it gets it on by
+  /// a token, and it is planned at the latest when all steps in flight are back. So all of them end
+  /// within their tokens. Under priority somebody better may come in before one ends, and those
+  /// before it in the list may take the budget of each step: once for each pair of requests.
+  Work work_left(const SchedulerObservation& shown) const {
+    Work work;
+    bool has_holder = false;
+    for (RequestNumber number : there_) {
+      const Track& track = tracks_[number];
+      if (!track.is_unfinished) continue;
+      const std::uint64_t num_tokens =
+          std::uint64_t{track.num_prompt_tokens} + track.limits.max_tokens;
+      work.num_steps_max += 1 + std::min<std::uint64_t>(num_tokens, config_.kv_cache.max_model_len);
+      if (track.is_blocked) continue;
+      const bool holds = track.table && track.shown_status != RequestStatus::kRunning;
+      has_holder |= holds;
+      work.may_stand |= has_holder && (work.first || !fits(track, shown));
+      if (!work.first) work.first = &track;
+    }
+    work.num_steps_max = config_.max_concurrent_batches * (work.num_steps_max + 1);
+    if (config_.policy == SchedulingPolicy::kPriority) {
+      work.num_steps_max *= std::uint64_t{num_unfinished_} * num_unfinished_;
+    }
+    return work;
+  }
+
+  /// Whether blocks and tokens of a step do for a request that has loaded, whatever it needs.
+  bool fits(const Track& track, const SchedulerObservation& shown) const {
+    const std::uint32_t num_left = track.shown->num_tokens - track.num_shown_computed;
+    if (!config_.enable_chunked_prefill && num_left > config_.token_budget()) return false;
+    std::uint32_t num_free = config_.kv_cache.pool.num_gpu_blocks - shown.num_referenced_blocks;
+    const std::uint32_t num_tokens = track.shown->num_tokens + config_.num_lookahead_tokens();
+    for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
+      const KVCacheSpec& spec = config_.kv_cache.groups[group];
+      // One that it drops as it goes on is taken before it is given back.
+      const std::uint32_t num_needed =
+          1 + spec.num_speculative_blocks + kv_cache::blocks_for(num_tokens, spec.block_size);
+      const std::uint32_t num_held = track.table ? size_of((*track.table)[group]) : 0;
+      if (num_needed > num_held + num_free) return false;
+      num_free -= num_needed - std::min(num_needed, num_held);
+    }
+    return true;
+  }
+
+  /// Whether nothing is there for which a step that plans nothing could wait. A finished request has
+  /// blocks until it is let go.
+  bool waits_for_nothing(const Observation& observation) const {
+    const bool has_scripted = std::ranges::any_of(setup_.children, [](const ChildSetup& child) {
+      return child.kind == ConnectorKind::kScripted;
+    });
+    return pause_state_ == PauseState::kUnpaused && !observation.of(role_).never_fits.has_value() &&
+           !is_anything_under_way(observation, role_) &&
+           std::ranges::all_of(in_flight_,
+                               [](const Step& step) { return step.requests.empty(); }) &&
+           std::ranges::all_of(there_, [&](RequestNumber number) {
+             const Track& track = tracks_[number];
+             const bool loads = has_scripted
+                                    ? track.shown_status == RequestStatus::kWaitingForRemoteKVs
+                                    : setup_.is_scripted && track.is_loading;
+             return track.is_unfinished && !loads;
+           });
+  }
+
   Found check_rest(const Observation& observation, const World& world) const {
     const EngineObservation& shown = observation.of(role_);
     const bool is_idle = shown.num_referenced_blocks == num_base_blocks();
@@ -989,6 +1109,10 @@ class SchedulerRules {
   BlockTableInvariants block_tables_;
   std::optional<EventMirror> mirror_;  ///< nothing: some events were not observed
   StepRounds rounds_;
+  std::uint64_t num_fair_steps_ = 0;  ///< that planned something, in a run without news
+  std::uint64_t num_fair_steps_max_ = 0;
+  std::uint64_t num_quiet_steps_ = 0;  ///< in a row: nobody is planned, and nothing is under way
+  std::uint64_t num_put_off_ = 0;      ///< how often connectors were told to
   // Scratch.
   std::vector<RequestBlocks> holders_;
   std::vector<std::uint32_t> num_places_;  ///< by block
@@ -1020,6 +1144,10 @@ class CoreRules final : public Rules {
     }
     for (SchedulerRules& scheduler : schedulers_) {
       if (!found) found = scheduler.check_shown(observation, world);
+    }
+    const bool is_accepted = observation.error == ErrorCode::kNone && !has_ended(observation);
+    if (!found && is_accepted && role < schedulers_.size()) {
+      found = schedulers_[role].check_progress(command, observation, world);
     }
     if (found) found->step = step;
     return found;

@@ -338,5 +338,38 @@ TEST(CoreRules, SeeARefusedCommandThatChangesSomething) {
   });
 }
 
+/// With no steps in flight allowed no step may be left to a request. That one waits for nothing
+/// shows the planted bug reported_load_waits_on.
+TEST(CoreRules, SeeARunThatOutlastsItsTokens) {
+  Config config;
+  make_assembly(Assembly::kScheduler, config);
+  const kvfence::Setup setup =
+      prepared(EngineTarget::description(), kvfence::Config(std::move(config)));
+  const auto oracle_where = [&](std::uint32_t max_concurrent_batches) -> std::string {
+    EngineSetup told = setup.as<EngineSetup>();
+    told.schedulers.front().max_concurrent_batches = max_concurrent_batches;
+    const auto rules = make_core_rules(told);
+    const auto side = engine_sides().make_reference();
+    EXPECT_FALSE(side->reset(setup));
+    const auto world = setup.target().make_world(setup);
+    AddRequest add;
+    add.id = "A";
+    add.tokens = {1};
+    add.max_tokens = 1;
+    kvfence::Observation now;
+    for (const Command& command : {Command(add), Command(Schedule{})}) {
+      const kvfence::Command erased(command);
+      world->apply(erased);
+      EXPECT_FALSE(side->apply(erased, *world, Observe::kState, now));
+      const auto found = rules->check(command, nullptr, now.numbers.as<Observation>(),
+                                      typed_world<World>(*world), 0);
+      if (found) return found->oracle;
+    }
+    return "none";
+  };
+  EXPECT_EQ(oracle_where(1), "none");
+  EXPECT_EQ(oracle_where(0), "every_request_ends");
+}
+
 }  // namespace
 }  // namespace kvfence::engine

@@ -23,22 +23,6 @@ const LeftOut kRoundsBesideOthers(
     "preempt itself for ever",
     "engine/scheduler/preemption/rounds_beside_a_loaded_request.kvs");
 
-/// Blocks that are held for a copy, or for a request that finished, are let go some day, which ends
-/// the round.
-bool only_running_hold_blocks(const SchedulerObservation& shown, std::uint32_t num_base_blocks) {
-  std::set<BlockId> held;
-  for (const RequestBlocks& table : *shown.tables) {
-    const RequestState* const state = find_state(shown, table.request);
-    if (kRoundsBesideOthers(!state || state->status != RequestStatus::kRunning)) return false;
-    for (const auto& blocks : table.blocks) {
-      for (const BlockId block : blocks) {
-        if (block >= num_base_blocks) held.insert(block);
-      }
-    }
-  }
-  return held.size() + num_base_blocks == shown.num_referenced_blocks;
-}
-
 /// How often a request was preempted is left out, since it only grows.
 StateDigest digest_of(const SchedulerObservation& shown) {
   StateHash hash;
@@ -55,6 +39,20 @@ StateDigest digest_of(const SchedulerObservation& shown) {
 
 }  // namespace
 
+bool only_running_hold_blocks(const SchedulerObservation& shown, std::uint32_t num_base_blocks) {
+  std::set<BlockId> held;
+  for (const RequestBlocks& table : *shown.tables) {
+    const RequestState* const state = find_state(shown, table.request);
+    if (!state || state->status != RequestStatus::kRunning) return false;
+    for (const auto& blocks : table.blocks) {
+      for (const BlockId block : blocks) {
+        if (block >= num_base_blocks) held.insert(block);
+      }
+    }
+  }
+  return held.size() + num_base_blocks == shown.num_referenced_blocks;
+}
+
 const StepRounds::Round* StepRounds::take(const Command& command, const SchedulerObservation& shown,
                                           std::uint32_t num_base_blocks) {
   if (is_bare_update(command)) return nullptr;
@@ -63,7 +61,8 @@ const StepRounds::Round* StepRounds::take(const Command& command, const Schedule
     return nullptr;
   }
   if (shown.scheduled->empty() && shown.preempted->empty()) return nullptr;
-  if (!shown.preempted->empty() && !only_running_hold_blocks(shown, num_base_blocks)) {
+  const bool others_hold = !only_running_hold_blocks(shown, num_base_blocks);
+  if (!shown.preempted->empty() && kRoundsBesideOthers(others_hold)) {
     forget();
     return nullptr;
   }
@@ -79,7 +78,7 @@ const StepRounds::Round* StepRounds::take(const Command& command, const Schedule
   }
   // Who goes on goes round once more.
   met_.erase(met_.begin(), met_.end() - 1);
-  if (!only_running_hold_blocks(shown, num_base_blocks)) return nullptr;
+  if (kRoundsBesideOthers(others_hold)) return nullptr;
   return &round_;
 }
 

@@ -12,6 +12,11 @@
 
 namespace kvfence::engine {
 
+/// Blocks that are held for a copy, or for a request that finished, are let go some day, which ends
+/// the round. Those of a request that has loaded and waits for a seat are not, in upstream either
+/// (scenarios/cases/engine/scheduler/preemption/rounds_beside_a_loaded_request.kvs).
+bool only_running_hold_blocks(const SchedulerObservation& shown, std::uint32_t num_base_blocks);
+
 /// Remembers what the requests were after each step since anything else happened: a command that is
 /// no step, a copy that ended or failed. What a step computes leaves the requests further on, so
 /// none of these states is met again, unless preemption has undone it.

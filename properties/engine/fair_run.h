@@ -1,0 +1,21 @@
+#pragma once
+
+/// A fair run: commands of which none asks for anything new, takes anything away or fails. Steps
+/// are planned and come back, and what is under way beside them ends well.
+
+#include <cstdint>
+
+#include "contract/engine/engine_target.h"
+
+namespace kvfence::engine {
+
+/// Whether a run goes on with a command that was accepted, and showed this.
+bool goes_on(const Command& command, const Observation& shown);
+
+/// How often the command has connectors and tiers put requests off.
+std::uint64_t num_times_put_off(const Command& command);
+
+/// Whether copies, reads, notices or tiers' jobs of an engine have not been reported yet.
+bool is_anything_under_way(const Observation& shown, EngineRole role);
+
+}  // namespace kvfence::engine
