@@ -111,18 +111,51 @@ Parsed<Setup> draw_setup(const Checks& checks, Choices& choices,
   return error;
 }
 
+namespace {
+
+/// One episode in so many has a tail.
+constexpr std::uint32_t kTailOnceIn = 6;
+
+constexpr Goal kTailGoal = {"tails_to_the_end", "a tail of an episode let go of all that it held"};
+constexpr Goal kTablesGoal = {
+    "tables_compared", "the tables of the reference were as at the start, and were compared"};
+
+}  // namespace
+
 std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Choices& choices,
                                       std::size_t num_commands, Scenario& scenario,
-                                      const std::function<void()>& before_draw) {
+                                      const std::function<void()>& before_draw,
+                                      std::uint64_t* num_tails) {
   scenario.target = &setup.target();
   scenario.config = setup.config();
   scenario.steps.clear();
-  if (auto divergence = lockstep.start(setup)) return divergence;
+  // Early enough to come to its end; out of bytes, when they are used up at the latest.
+  bool has_tail = choices.once_in(kTailOnceIn);
+  const std::size_t tail_at =
+      has_tail ? choices.below(static_cast<std::uint32_t>(num_commands / 2 + 1)) : 0;
+  if (auto divergence = lockstep.start(setup, has_tail)) return divergence;
   const std::unique_ptr<Generator> generator = lockstep.checks().make_generator(setup, choices);
-  for (std::size_t index = 0; index < num_commands && !choices.exhausted(); ++index) {
-    if (before_draw) before_draw();
-    scenario.steps.push_back(
-        {generator->next(choices, lockstep.last_expected(), lockstep.world())});
+  bool is_in_tail = false;
+  for (std::size_t index = 0; index < num_commands; ++index) {
+    if (has_tail && (index >= tail_at || choices.exhausted())) {
+      has_tail = false;
+      is_in_tail = true;
+    }
+    std::optional<Command> command;
+    if (is_in_tail) {
+      command = generator->next_of_tail(lockstep.last_expected(), lockstep.world());
+      is_in_tail = command.has_value();
+      if (!is_in_tail) {
+        if (num_tails) ++*num_tails;
+        if (auto divergence = lockstep.compare_tables()) return divergence;
+      }
+    }
+    if (!command) {
+      if (choices.exhausted()) break;
+      if (before_draw) before_draw();
+      command = generator->next(choices, lockstep.last_expected(), lockstep.world());
+    }
+    scenario.steps.push_back({*std::move(command)});
     if (auto divergence = lockstep.step(scenario.steps.back().command)) return divergence;
   }
   return lockstep.finish();
@@ -156,6 +189,7 @@ CampaignResult run_campaign(const Checks& checks, Implementation& expected, Impl
   CampaignResult result;
   Lockstep lockstep(checks, expected, actual, options.lockstep);
   Scenario scenario(*checks.target);
+  std::uint64_t num_tails = 0;
   for (std::uint64_t number = options.share; number < options.episodes_max;
        number += options.num_shares) {
     const std::uint64_t episode = options.first_episode + number;
@@ -177,7 +211,7 @@ CampaignResult run_campaign(const Checks& checks, Implementation& expected, Impl
         result.config_error = setup.error();
         return result;
       }
-      divergence = run_episode(lockstep, *setup, choices, num_commands, scenario);
+      divergence = run_episode(lockstep, *setup, choices, num_commands, scenario, {}, &num_tails);
       if (!divergence || divergence->oracle != "unsupported") break;
       result.refusals.add(divergence->message);
     }
@@ -194,6 +228,10 @@ CampaignResult run_campaign(const Checks& checks, Implementation& expected, Impl
     if (!keep_going(result.progress)) break;
   }
   result.goals = goal_counts_of(checks, lockstep.goal_counts());
+  result.goals.push_back({kTailGoal, num_tails});
+  if (const auto num_tables = lockstep.num_compared_tables()) {
+    result.goals.push_back({kTablesGoal, *num_tables});
+  }
   return result;
 }
 

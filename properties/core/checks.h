@@ -28,6 +28,9 @@ class Generator {
   virtual ~Generator() = default;
   /// The next command, given what an implementation showed after the last one.
   virtual Command next(Choices& choices, const Observation& now, const World& world) = 0;
+  /// The next command of a tail, in which nobody asks for anything new: what is under way gets on,
+  /// and is let go of when it is over. Nothing: there is nothing left.
+  virtual std::optional<Command> next_of_tail(const Observation& now, const World& world) = 0;
 };
 
 /// Rules of which some may not judge.

@@ -12,7 +12,8 @@ namespace kvfence {
 struct Divergence {
   std::size_t step = 0;  ///< index of the command, from 0
   std::string
-      oracle;  ///< who saw it: "lockstep", "expectation", "implementation", an invariant's name;
+      oracle;  ///< who saw it: "lockstep", "expectation", "leaks", "implementation", an invariant's
+               ///< name;
                ///< "crash": the process ended that ran both sides;
                ///< "unsupported": nobody, since a side does not have the configuration,
                ///< "unavailable": nor this target, or cannot be started,

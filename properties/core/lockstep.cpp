@@ -19,7 +19,7 @@ Lockstep::Lockstep(const Checks& checks, Implementation& expected, Implementatio
       goal_counts_(checks.make_goal_counts()),
       expected_observations_(window_ + 1) {}
 
-std::optional<Divergence> Lockstep::start(const Setup& setup) {
+std::optional<Divergence> Lockstep::start(const Setup& setup, bool counts_tables) {
   if (auto stopped = stop_if_told(0)) return stopped;
   if (options_.position) options_.position->begin_step(0);
   world_ = checks_.target->make_world(setup);
@@ -35,6 +35,13 @@ std::optional<Divergence> Lockstep::start(const Setup& setup) {
   enter(RunPhase::kActual);
   if (auto failure = actual_.reset(setup)) return divergence_of(actual_, *failure, 0);
   rules_ = make_rules(setup);
+  expected_base_.reset();
+  if (counts_tables && options_.oracles.leaks) {
+    expected_base_ = expected_.num_entries();
+    actual_base_ = actual_.num_entries();
+    if (!expected_base_ || !actual_base_) return std::nullopt;
+    if (!num_compared_tables_) num_compared_tables_ = 0;
+  }
   return std::nullopt;
 }
 
@@ -128,6 +135,24 @@ std::optional<Divergence> Lockstep::finish() {
   return std::nullopt;
 }
 
+std::optional<Divergence> Lockstep::compare_tables() {
+  if (!expected_base_ || !actual_base_ || num_commands_ == 0) return std::nullopt;
+  if (expected_.num_entries() != expected_base_) return std::nullopt;
+  ++*num_compared_tables_;
+  const std::optional<std::size_t> num_entries = actual_.num_entries();
+  if (num_entries == actual_base_) return std::nullopt;
+  Divergence divergence;
+  divergence.step = num_commands_ - 1;
+  divergence.oracle = "leaks";
+  divergence.field = "entries of internal tables";
+  divergence.expected = std::to_string(*actual_base_);
+  divergence.actual = num_entries ? std::to_string(*num_entries) : "none";
+  divergence.message =
+      "where the tables of the reference are as at the start, those of the other "
+      "side must be too";
+  return divergence;
+}
+
 std::optional<Divergence> Lockstep::collect_oldest() {
   const std::size_t step = num_collected_;
   if (auto stopped = stop_if_told(step)) return stopped;
@@ -190,7 +215,8 @@ std::optional<Divergence> run_scenario(Lockstep& lockstep, const Scenario& scena
       if (auto missed = digests[side].check(scenario, index, lockstep.world())) return missed;
     }
   }
-  return lockstep.finish();
+  if (auto divergence = lockstep.finish()) return divergence;
+  return lockstep.compare_tables();
 }
 
 }  // namespace kvfence

@@ -37,8 +37,8 @@ class Lockstep {
   Lockstep(const Checks& checks, Implementation& expected, Implementation& actual,
            LockstepOptions options = {});
 
-  /// Starts both afresh.
-  std::optional<Divergence> start(const Setup& setup);
+  /// Starts both afresh. counts_tables: compare_tables() will be asked.
+  std::optional<Divergence> start(const Setup& setup, bool counts_tables = true);
 
   /// Runs one command on both sides.
   std::optional<Divergence> step(
@@ -49,6 +49,9 @@ class Lockstep {
   std::optional<Divergence> finish();
 
   void observe_state_every(std::uint32_t num_commands) { options_.state_every = num_commands; }
+  /// Where the internal tables of the expected side have as many entries as at the start, those of
+  /// the actual side must too. Cost: of two digests.
+  std::optional<Divergence> compare_tables();
 
   const Checks& checks() const { return checks_; }
   const Oracles& oracles() const { return options_.oracles; }
@@ -63,6 +66,9 @@ class Lockstep {
   std::size_t num_commands() const { return num_commands_; }
   /// Those whose answers the actual side has given.
   std::size_t num_collected() const { return num_collected_; }
+  /// How often tables were as at the start, and compared, over all runs; null where nothing is
+  /// known of the tables of a side.
+  std::optional<std::uint64_t> num_compared_tables() const { return num_compared_tables_; }
   /// Over all runs of this lockstep.
   const GoalCounts& goal_counts() const { return *goal_counts_; }
 
@@ -94,6 +100,9 @@ class Lockstep {
   std::size_t newest_actual_ = 0;                   ///< of the two
   std::size_t num_commands_ = 0;
   std::size_t num_collected_ = 0;
+  std::optional<std::size_t> expected_base_;  ///< entries at the start
+  std::optional<std::size_t> actual_base_;
+  std::optional<std::uint64_t> num_compared_tables_;
 };
 
 /// An implementation that failed in a command.

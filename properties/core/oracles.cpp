@@ -8,7 +8,7 @@
 namespace kvfence {
 
 Parsed<Oracles> oracles_of(std::string_view text, std::string_view file) {
-  Oracles oracles{.lockstep = false, .expectation = false, .rules = false};
+  Oracles oracles{.lockstep = false, .expectation = false, .rules = false, .leaks = false};
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view name = text.substr(begin, end - begin);

@@ -15,6 +15,7 @@ struct Oracles {
   bool lockstep = true;     ///< the two observations must be equal
   bool expectation = true;  ///< what a scenario or trace expects must be observed
   bool rules = true;        ///< the target's rules must hold on one side
+  bool leaks = true;        ///< tables are empty again where those of the reference are
 
   friend bool operator==(const Oracles&, const Oracles&) = default;
 };
@@ -23,9 +24,10 @@ struct OracleName {
   std::string_view name;  ///< but for rules, which have names of their own: Divergence::oracle
   bool Oracles::*member;
 };
-inline constexpr std::array<OracleName, 3> kOracleNames = {{{"lockstep", &Oracles::lockstep},
+inline constexpr std::array<OracleName, 4> kOracleNames = {{{"lockstep", &Oracles::lockstep},
                                                             {"expectation", &Oracles::expectation},
-                                                            {"rules", &Oracles::rules}}};
+                                                            {"rules", &Oracles::rules},
+                                                            {"leaks", &Oracles::leaks}}};
 
 /// "lockstep,rules": those alone. `file` says where the text stands.
 /// Errors: no name, or one that is none of kOracleNames.

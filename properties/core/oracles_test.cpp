@@ -6,8 +6,8 @@ namespace kvfence {
 namespace {
 
 TEST(Oracles, AListNamesThoseThatJudge) {
-  EXPECT_EQ(*oracles_of("lockstep,expectation,rules"), Oracles{});
-  EXPECT_EQ(*oracles_of("rules,lockstep,rules"), Oracles{.expectation = false});
+  EXPECT_EQ(*oracles_of("lockstep,expectation,rules,leaks"), Oracles{});
+  EXPECT_EQ(*oracles_of("rules,lockstep,leaks,rules"), Oracles{.expectation = false});
   for (const OracleName& each : kOracleNames) {
     const Parsed<Oracles> alone = oracles_of(each.name);
     ASSERT_TRUE(alone) << each.name;
@@ -21,7 +21,7 @@ TEST(Oracles, AWrongNameIsAnError) {
     EXPECT_FALSE(oracles_of(text)) << text;
   }
   EXPECT_EQ(oracles_of("rules,crash", "--oracles").error().to_text(),
-            "--oracles: found 'crash', expected a list of lockstep, expectation, rules");
+            "--oracles: found 'crash', expected a list of lockstep, expectation, rules, leaks");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Laws of clone, assign and digest, which hold of every implementation that offers them.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "contract/core/line.h"
 #include "contract/core/scenario.h"
 #include "contract/core/state_digest.h"
+#include "properties/core/campaign.h"
 #include "properties/core/left_behind.h"
 #include "properties/core/prop_test_support.h"
 #include "properties/pool/driver.h"
@@ -341,6 +343,75 @@ TEST(StateLawsCanary, ARefusalThatLeavesSomethingIsCaught) {
       reference_side(block_pool_sides())};
   int num_refused = 0;
   EXPECT_FALSE(refusals_leave_the_digest(subject, num_refused));
+}
+
+// Leaks: what the number of entries is there to catch.
+
+/// A pool that never forgets what it handed out.
+class LeakyPool : public reference::BlockPool {
+ public:
+  using BlockPool::BlockPool;
+  ErrorCode get_new_blocks(std::span<BlockId> out) {
+    ++num_calls_;
+    return BlockPool::get_new_blocks(out);
+  }
+  void add_to(StateHash& hash) const {
+    BlockPool::add_to(hash);
+    const std::vector<int> calls(num_calls_);
+    if (is_kept_) {
+      hash.add_kept(calls);
+    } else {
+      hash.add(calls);
+    }
+  }
+
+ protected:
+  bool is_kept_ = false;
+
+ private:
+  std::size_t num_calls_ = 0;
+};
+
+struct KeepingPool : LeakyPool {
+  explicit KeepingPool(const BlockPoolConfig& config) : LeakyPool(config) { is_kept_ = true; }
+};
+
+/// A pool of which nobody knows what it keeps.
+struct SilentPool : LeakyPool {
+  using LeakyPool::LeakyPool;
+  void add_to(StateHash& hash) const { hash.add_unknown(); }
+};
+
+template <class Pool>
+CampaignResult run_against(const Oracles& oracles = {}) {
+  const auto reference = block_pool_sides().make_reference();
+  const auto pool = make_block_pool_driver<Pool>("other");
+  CampaignOptions options;
+  options.commands_max = 20'000;
+  options.lockstep.oracles = oracles;
+  return run_campaign(*block_pool_sides().checks, *reference, *pool, options,
+                      [](const CampaignProgress&) { return true; });
+}
+
+TEST(LeaksCanary, ATableThatStaysFullIsCaught) {
+  const auto leaky = run_against<LeakyPool>();
+  ASSERT_TRUE(leaky.failure);
+  const Divergence& divergence = leaky.failure->divergence;
+  EXPECT_EQ(divergence.oracle, "leaks");
+  EXPECT_EQ(leaky.failure->scenario.steps.size(), divergence.step + 1);
+  EXPECT_NE(divergence.expected, divergence.actual);
+  EXPECT_FALSE(run_against<LeakyPool>({.leaks = false}).failure);
+}
+
+TEST(Leaks, LeaveOutWhatIsKeptOrUnknown) {
+  const auto keeping = run_against<KeepingPool>();
+  EXPECT_FALSE(keeping.failure);
+  EXPECT_GT(keeping.count_of("tables_compared"), 0u);
+  const auto silent = run_against<SilentPool>();
+  EXPECT_FALSE(silent.failure);
+  EXPECT_GT(silent.count_of("tails_to_the_end"), 0u);
+  EXPECT_TRUE(std::ranges::none_of(
+      silent.goals, [](const GoalCount& each) { return each.goal.name == "tables_compared"; }));
 }
 
 }  // namespace

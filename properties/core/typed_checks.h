@@ -28,6 +28,9 @@ class GeneratorFor {
   /// has taken in. The caller runs every command that is drawn.
   virtual typename T::Command next(Choices& choices, const typename T::Observation& now,
                                    const typename T::World& world) = 0;
+  /// The next command of a tail; nothing: there is nothing left (Generator::next_of_tail).
+  virtual std::optional<typename T::Command> next_of_tail(const typename T::Observation& now,
+                                                          const typename T::World& world) = 0;
 };
 
 /// Watches one implementation of target T.
@@ -54,6 +57,14 @@ class ErasedGenerator final : public Generator {
     Command command;
     command.reuse<typename T::Command>() =
         typed_->next(choices, typed_observation<T>(now), typed_world<typename T::World>(world));
+    return command;
+  }
+  std::optional<Command> next_of_tail(const Observation& now, const World& world) override {
+    auto typed =
+        typed_->next_of_tail(typed_observation<T>(now), typed_world<typename T::World>(world));
+    if (!typed) return std::nullopt;
+    Command command;
+    command.reuse<typename T::Command>() = *std::move(typed);
     return command;
   }
 

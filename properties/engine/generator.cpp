@@ -287,8 +287,20 @@ class Generator final : public GeneratorFor<EngineTarget> {
     return command;
   }
 
+  std::optional<Command> next_of_tail(const Observation& now, const World& world) override {
+    picture_.world = &world;
+    picture_.is_in_tail = true;
+    take_in(now);
+    burst_left_ = 0;
+    picture_.last = draw_of_tail();
+    picture_.is_in_tail = picture_.last.has_value();
+    return picture_.last;
+  }
+
  private:
   static constexpr std::size_t kNumActionsMax = 24;  ///< with those of facets
+  /// Commands of an engine, before the reset at the end of a tail and after it.
+  static constexpr std::uint32_t kStepsOfTail = 12;
 
   void take_in(const Observation& now) {
     if (const auto* added = picture_.accepted<AddRequest>(now)) {
@@ -345,6 +357,40 @@ class Generator final : public GeneratorFor<EngineTarget> {
       break;
     }
     return step(picture_.draw_engine(choices), choices);
+  }
+
+  /// Steps of one engine and the other, until no request is left, and some more; then the caches
+  /// are reset, and what is planned comes back.
+  std::optional<Command> draw_of_tail() {
+    Choices calm = Choices::from_bytes({});
+    const std::uint32_t num_engines = picture_.config.engines;
+    const std::uint32_t num_steps = kStepsOfTail * num_engines;
+    if (num_last_ < 2 * num_steps + num_engines) {
+      for (const auto& facet : draws_) {
+        if (auto command = facet->next(picture_, calm)) return command;
+      }
+    }
+    for (const EngineRole role : kEngineRoles) {
+      if (picture_.of(role).pause_state != PauseState::kUnpaused)
+        return SetPauseState{.engine = role};
+    }
+    const auto role = static_cast<EngineRole>(num_turns_++ % num_engines);
+    if (!picture_.are_gone()) num_last_ = 0;
+    const std::uint32_t at = picture_.are_gone() ? num_last_++ : 0;
+    if (at >= num_steps && at < num_steps + num_engines) {
+      ResetPrefixCache command;
+      command.reset_connector = true;
+      command.engine = static_cast<EngineRole>(at - num_steps);
+      return command;
+    }
+    if (at < 2 * num_steps + num_engines) return step(role, calm);
+    for (const EngineRole last : kEngineRoles) {
+      if (picture_.of(last).in_flight.empty()) continue;
+      if (picture_.config.has_device()) return Drain{last};
+      return update(last, calm);
+    }
+    num_last_ = 0;
+    return std::nullopt;
   }
 
   Command act(Action action, Choices& choices) {
@@ -480,6 +526,8 @@ class Generator final : public GeneratorFor<EngineTarget> {
   bool skips_gpu_cache_ = false;  ///< several groups under a connector that loads
   std::uint32_t burst_left_ = 0;
   EngineRole burst_at_ = EngineRole::kProducer;
+  std::uint32_t num_turns_ = 0;  ///< of engines, in tails
+  std::uint32_t num_last_ = 0;   ///< commands of a tail since no request is left
 };
 
 }  // namespace

@@ -105,12 +105,20 @@ struct Picture {
   const World* world = nullptr;
   std::uint32_t next_name = 0;
   std::uint32_t arrival_time = 0;
+  bool is_in_tail = false;
 
   EnginePicture& of(EngineRole role) { return engines[static_cast<std::size_t>(role)]; }
   const EnginePicture& of(EngineRole role) const { return engines[static_cast<std::size_t>(role)]; }
   /// The only one, or the producer.
   const EnginePicture& engine() const { return engines.front(); }
   EngineRole draw_engine(Choices& choices) const;
+  /// Whether what comes once in so many commands comes now: in a tail it does.
+  bool comes(std::uint32_t late_in, Choices& choices) const {
+    return is_in_tail || choices.once_in(late_in);
+  }
+  /// No engine has requests, or they have all come to an end and are held.
+  bool are_gone() const { return engines[0].known.empty() && engines[1].known.empty(); }
+  bool have_ended() const { return engines[0].num_live() + engines[1].num_live() == 0; }
 
   std::string new_name();
   /// One of the last six. Requires: there are some.
@@ -143,7 +151,8 @@ class Draws {
   /// What was answered to the command before; the picture has taken it in.
   virtual void take_in(const Picture& /*picture*/, const Observation& /*now*/) {}
 
-  /// What happens before anything else, if anything does.
+  /// What happens before anything else, if anything does. In a tail, where every choice is 0: what
+  /// gets on by itself, and nothing that fails.
   virtual std::optional<Command> next(Picture& /*picture*/, Choices& /*choices*/) { return {}; }
   /// One of the things that have weights, by place; nothing: a step, instead.
   virtual std::optional<Command> act(std::size_t /*place*/, Picture& /*picture*/,

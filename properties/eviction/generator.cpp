@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "contract/eviction/eviction_target.h"
@@ -56,6 +57,15 @@ class Generator final : public GeneratorFor<EvictionTarget> {
     return draw(choices, chosen);
   }
 
+  std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
+    keys_.see(now);
+    if (!keys_.reading().empty()) return Release{keys_.reading().front()};
+    if (!keys_.writing().empty()) return MakeReady{keys_.writing().front()};
+    is_cleared_ = !is_cleared_;
+    if (is_cleared_) return Clear{};
+    return std::nullopt;
+  }
+
  private:
   /// Whether that command would find nothing to work on.
   bool is_idle(std::size_t chosen) const {
@@ -91,6 +101,7 @@ class Generator final : public GeneratorFor<EvictionTarget> {
   std::uint32_t capacity_;
   VerbSwarm<Command> swarm_;
   DrawnKeys keys_;
+  bool is_cleared_ = false;  ///< the last command of a tail
 };
 
 }  // namespace

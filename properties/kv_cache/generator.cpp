@@ -204,6 +204,24 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     return command;
   }
 
+  /// Every request that has blocks, or might, is freed; then all that waits to be taken is.
+  std::optional<Command> next_of_tail(const Observation& now, const World& world) override {
+    take_in_answer(now, world);
+    last_.reset();
+    const auto& entries = world.entries();
+    if (num_freed_ < entries.size()) {
+      last_ = free(world, entries[num_freed_++].index, true);
+      return last_;
+    }
+    constexpr std::size_t kNumLast = 5;
+    const std::array<Command, kNumLast> kLast = {ResetPrefixCache{}, NewStepStarts{},
+                                                 TakeNewBlockIds{}, TakeEvents{},
+                                                 TakePrefixCacheStats{}};
+    if (num_last_ < kNumLast) return last_ = kLast[num_last_++];
+    num_freed_ = num_last_ = 0;
+    return std::nullopt;
+  }
+
  private:
   /// What may come next in the life of a request, or of the cache as a whole.
   enum class Action : std::uint8_t {
@@ -559,6 +577,8 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   bool starved_ = false;                 ///< the last allocation found too few free blocks
   std::optional<RequestIndex> refused_;  ///< an allocation that was refused
   std::uint32_t next_name_ = 0;
+  std::size_t num_freed_ = 0;  ///< in a tail
+  std::size_t num_last_ = 0;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -67,6 +68,21 @@ class Generator final : public GeneratorFor<OffloadTarget> {
     const std::size_t chosen =
         swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
     return draw(choices, chosen);
+  }
+
+  std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
+    keys_.see(now);
+    if (!keys_.reading().empty()) return CompleteLoad{keys_.reading()};
+    if (!keys_.writing().empty()) return CompleteStore{keys_.writing(), true};
+    switch (num_resets_++) {
+      case 0:
+        return ResetCache{};
+      case 1:
+        return TakeEvents{};
+      default:
+        num_resets_ = 0;
+        return std::nullopt;
+    }
   }
 
  private:
@@ -136,6 +152,7 @@ class Generator final : public GeneratorFor<OffloadTarget> {
   VerbSwarm<Command> swarm_;
   eviction::DrawnKeys keys_;
   std::vector<std::uint32_t> looked_up_;  ///< lately, the last at the end
+  std::uint32_t num_resets_ = 0;          ///< commands of a tail since nothing is under way
 };
 
 }  // namespace

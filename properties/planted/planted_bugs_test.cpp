@@ -100,6 +100,7 @@ const std::vector<Canaries> kCanaries = {
                             "drafts_kept_over_preemption",
                             "extra_step_past_max_tokens",
                             "full_length_not_reserved",
+                            "held_request_keeps_its_slot",
                             "held_requests_are_no_work",
                             "length_beats_stop_token",
                             "only_invalid_blocks_evicted",
@@ -200,7 +201,9 @@ const std::vector<Canaries> kCanaries = {
                             "prompt_only_ignored",
                             "refused_store_moves_cursor",
                             "reset_keeps_cursors",
+                            "reset_keeps_finished",
                             "schedule_end_behind_stores",
+                            "sent_stores_keep_their_owner",
                             "stats_kept",
                             "stats_of_rank_0",
                             "stores_stay_in_cpu",
@@ -218,6 +221,7 @@ const std::vector<Canaries> kCanaries = {
      // fails is computed instead.
      .need_the_reference =
          {
+             "forgotten_request_keeps_its_slot",
              "heartbeats_at_each_step",
              "heartbeats_never_stop",
              "listens_for_rank_0_alone",
@@ -300,6 +304,7 @@ const std::vector<Canaries> kCanaries = {
      // A store that is enqueued earlier than it could be copies the same.
      .need_the_reference =
          {
+             "ended_job_stays_known",
              "store_not_deferred",
          }},
     {.part = "engine.offloading_on_device",
@@ -343,7 +348,7 @@ std::optional<Divergence> judged_by_rules(const CheckedPart& part, std::string_v
   const auto reference = part.sides->make_reference();
   const auto planted = part.sides->make_planted(bug);
   Lockstep rules(*part.checks, *reference, *planted,
-                 {.oracles = {.lockstep = false, .expectation = false}});
+                 {.oracles = {.lockstep = false, .expectation = false, .leaks = false}});
   return run_scenario(rules, *scenario);
 }
 
@@ -406,7 +411,7 @@ TEST_P(PlantedBugs, EachIsCaughtByLockstepAndByTheRulesAloneAndShrinks) {
     if (canaries.rules_get_the_scenario.count(info.name) > 0) {
       EXPECT_TRUE(judged_by_rules(part, info.name)) << info.name;
     } else {
-      by_rules = hunt(part, info.name, {.oracles = {.lockstep = false}},
+      by_rules = hunt(part, info.name, {.oracles = {.lockstep = false, .leaks = false}},
                       needs_reference ? kSilentCommandsMax : canaries.rule_commands_max);
       EXPECT_EQ(by_rules.failure.has_value(), !needs_reference) << info.name;
     }
@@ -430,7 +435,8 @@ TEST(PlantedBugsOfTheScheduler, AreCaughtUnderEveryConnector) {
                                        "computed_tokens_kept_over_preemption"}) {
       for (const bool compare : {true, false}) {
         const CampaignResult caught =
-            hunt(*part, bug, {.oracles = {.lockstep = compare, .rules = !compare}}, 100'000);
+            hunt(*part, bug, {.oracles = {.lockstep = compare, .rules = !compare, .leaks = false}},
+                 100'000);
         EXPECT_TRUE(caught.failure) << part->name << ": " << bug;
       }
     }

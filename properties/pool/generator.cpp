@@ -61,21 +61,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
 
   /// The next command, given what a pool shows and which requests there are.
   Command next(Choices& choices, const Observation& now, const World& world) override {
-    // Where the state is not observed after every command, the last one that was is near enough.
-    if (now.ref_cnts.has_value() && now.keys.has_value()) {
-      held_.clear();
-      bare_.clear();
-      cached_.clear();
-      keyed_.clear();
-      for (BlockId block = 1; block < now.ref_cnts->size(); ++block) {
-        const bool referenced = (*now.ref_cnts)[block] > 0;
-        const bool has_key = !(*now.keys)[block].empty();
-        if (referenced) held_.push_back(block);
-        if (referenced && !has_key) bare_.push_back(block);
-        if (!referenced && has_key) cached_.push_back(block);
-        if (has_key) keyed_.push_back(block);
-      }
-    }
+    see(now);
     std::size_t chosen = swarm_.draw(choices);
     // One that finds nothing to work on is drawn again, mostly.
     for (int tries = 0; tries < 3 && !choices.once_in(16) && is_idle(chosen, now, world); ++tries) {
@@ -95,7 +81,38 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
     return std::move(*command);
   }
 
+  std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
+    see(now);
+    if (num_resets_ == 0 && !held_.empty()) return FreeBlocks{held_, false};
+    switch (num_resets_++) {
+      case 0:
+        return ResetPrefixCache{};
+      case 1:
+        return TakeEvents{};
+      default:
+        num_resets_ = 0;
+        return std::nullopt;
+    }
+  }
+
  private:
+  /// Where the state is not observed after every command, the last one that was is near enough.
+  void see(const Observation& now) {
+    if (!now.ref_cnts.has_value() || !now.keys.has_value()) return;
+    held_.clear();
+    bare_.clear();
+    cached_.clear();
+    keyed_.clear();
+    for (BlockId block = 1; block < now.ref_cnts->size(); ++block) {
+      const bool referenced = (*now.ref_cnts)[block] > 0;
+      const bool has_key = !(*now.keys)[block].empty();
+      if (referenced) held_.push_back(block);
+      if (referenced && !has_key) bare_.push_back(block);
+      if (!referenced && has_key) cached_.push_back(block);
+      if (has_key) keyed_.push_back(block);
+    }
+  }
+
   /// What a command in the making has drawn so far, and what it may draw from.
 
   /// Fills the declared arguments of one command, in order; later ones may lean on earlier ones.
@@ -334,10 +351,11 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
   Rules rules_;
   VerbSwarm<Command> swarm_;
   TokenDraws tokens_;
-  std::vector<BlockId> held_;    ///< referenced blocks
-  std::vector<BlockId> bare_;    ///< referenced blocks without a key
-  std::vector<BlockId> cached_;  ///< queued blocks with a key
-  std::vector<BlockId> keyed_;   ///< all blocks with a key
+  std::vector<BlockId> held_;     ///< referenced blocks
+  std::vector<BlockId> bare_;     ///< referenced blocks without a key
+  std::vector<BlockId> cached_;   ///< queued blocks with a key
+  std::vector<BlockId> keyed_;    ///< all blocks with a key
+  std::uint32_t num_resets_ = 0;  ///< commands of a tail since nothing is held
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -61,8 +63,10 @@ void remember(std::vector<std::uint32_t>& recent, std::uint32_t number) {
   if (recent.size() > kRecentMax) recent.erase(recent.begin());
 }
 
+constexpr std::uint32_t kNumRequests = 4;
+
 std::string draw_request(Choices& choices) {
-  return std::string(1, static_cast<char>('A' + skewed(choices, 4)));
+  return std::string(1, static_cast<char>('A' + skewed(choices, kNumRequests)));
 }
 
 class Generator final : public GeneratorFor<TieringTarget> {
@@ -94,6 +98,40 @@ class Generator final : public GeneratorFor<TieringTarget> {
     const std::size_t chosen =
         swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
     return draw(choices, chosen);
+  }
+
+  /// Jobs end well, stores and loads are completed, requests go; then caches are reset.
+  std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
+    see(now);
+    for (const Transfer& job : jobs_) {
+      if (!ended_.insert(*job.job).second) continue;
+      return TierFinish{job.tier, *job.job, true};
+    }
+    if (!loading_.empty()) return CompleteLoad{loading_};
+    if (!storing_.empty()) return CompleteStore{storing_, "A", true};
+    if (!jobs_.empty()) return OnScheduleEnd{};
+    const std::uint32_t now_at = num_resets_++;
+    if (now_at < kNumRequests)
+      return OnRequestFinished{std::string(1, static_cast<char>('A' + now_at))};
+    switch (now_at - kNumRequests) {
+      case 0:
+      case 3:
+        return OnScheduleEnd{};
+      case 1:
+        return ResetCache{};
+      case 2:
+        return TakeEvents{};
+      default:
+        break;
+    }
+    for (std::uint32_t tier = 0; tier < tiers_.size(); ++tier) {
+      if (now_at < kNumRequests + 4 + tiers_.size() && !tiers_[tier].held.empty()) {
+        return TierDrop{tier, tiers_[tier].held};
+      }
+    }
+    ended_.clear();
+    num_resets_ = 0;
+    return std::nullopt;
   }
 
  private:
@@ -331,14 +369,16 @@ class Generator final : public GeneratorFor<TieringTarget> {
   eviction::DrawnKeys keys_;
   std::vector<Transfer> jobs_;
   std::vector<TierState> tiers_;
-  Keys below_;              ///< in a tier and not in the primary one
-  Keys storing_;            ///< being written by a store
-  Keys loading_;            ///< being read by a load
-  std::string looking_up_;  ///< the request of the last lookup
-  Keys looked_up_;          ///< lately, the last at the end
-  Keys promoted_;           ///< waiting for a promotion or under way in one
-  Keys doubted_;            ///< missed lately, or not promoted, although a tier holds them
-  Keys finished_;           ///< jobs, lately
+  Keys below_;                     ///< in a tier and not in the primary one
+  Keys storing_;                   ///< being written by a store
+  Keys loading_;                   ///< being read by a load
+  std::string looking_up_;         ///< the request of the last lookup
+  Keys looked_up_;                 ///< lately, the last at the end
+  Keys promoted_;                  ///< waiting for a promotion or under way in one
+  Keys doubted_;                   ///< missed lately, or not promoted, although a tier holds them
+  Keys finished_;                  ///< jobs, lately
+  std::set<std::uint32_t> ended_;  ///< jobs, in a tail
+  std::uint32_t num_resets_ = 0;   ///< commands of a tail since nothing is under way
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,25 @@ class Generator final : public GeneratorFor<WorkerTarget> {
       last_ = Shutdown{};
     } else {
       last_ = draw(choices, swarm_.draw(choices));
+    }
+    return last_;
+  }
+
+  /// Every stream of every rank gets on, in turn.
+  std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
+    see(now);
+    const auto num_streams = static_cast<std::uint32_t>(kStreams.size());
+    const std::uint32_t turn = num_turns_++ % (num_streams * config_.num_ranks + 2);
+    if (turn == 0 && num_turns_ > 1 && jobs_.empty()) {
+      num_turns_ = 0;
+      return std::nullopt;
+    }
+    if (turn == 0) {
+      last_ = StartKVTransfers{};
+    } else if (turn == num_streams * config_.num_ranks + 1) {
+      last_ = GetFinished{};
+    } else {
+      last_ = Advance{std::string(kStreams[turn % num_streams]), 16, (turn - 1) / num_streams};
     }
     return last_;
   }
@@ -204,6 +224,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
   std::vector<TransferAsync> jobs_;  ///< taken, not reported
   Command last_;
   std::uint32_t next_job_ = 0;
+  std::uint32_t num_turns_ = 0;  ///< of a tail
 };
 
 }  // namespace

@@ -97,7 +97,9 @@ class Options {
         ->add_option_function<std::string>(
             "--oracles", read,
             "judge by these alone: lockstep (both sides must be equal), expectation (what a file "
-            "expects), rules; crashes are always reported")
+            "expects), rules, leaks (tables are empty again where the reference's are); crashes "
+            "are "
+            "always reported")
         ->type_name("NAME,NAME");
   }
 

@@ -503,7 +503,7 @@ PlantedBugRow TargetTools::measure_planted_bug(const PlantedBugInfo& info, std::
   });
   row.lockstep_field = most_frequent(fields);
   std::map<std::string, int> invariants_seen;
-  run_all({.oracles = {.lockstep = false}}, row.invariant_commands,
+  run_all({.oracles = {.lockstep = false, .leaks = false}}, row.invariant_commands,
           [&](const CampaignFailure& failure) { ++invariants_seen[failure.divergence.oracle]; });
   row.invariant = most_frequent(invariants_seen);
   return row;

@@ -221,8 +221,8 @@ class LeftOut(Command):
     def test_bad_input(self):
         scenario = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
         for command in (("check", "--target", "block_pool"), ("run", scenario), ("shrink", scenario)):
-            for names, words in (("rules,crash", "found 'crash', expected a list of lockstep, expectation, rules"),
-                                 ("", "expected a list of lockstep, expectation, rules")):
+            for names, words in (("rules,crash", "found 'crash', expected a list of lockstep, expectation, rules, leaks"),
+                                 ("", "expected a list of lockstep, expectation, rules, leaks")):
                 self.assertIn(words, self.expect(BAD_INPUT, *command, "--oracles", names).stderr)
         done = self.expect(BAD_INPUT, "check", "--target", "block_pool", "--planted-bugs", "--oracles", "rules")
         self.assertIn("--planted-bugs excludes --oracles", done.stderr)

@@ -31,6 +31,7 @@ class Story {
       if (divergence_) break;
       run(step);
     }
+    if (!divergence_) divergence_ = lockstep_.compare_tables();
   }
 
   Explanation tell() {

@@ -81,7 +81,7 @@ std::string oracle_of(const RaceFile& file) {
   const auto expected = engine_sides().make_reference();
   const auto actual = engine_sides().make_planted(file.planted_bug);
   Lockstep lockstep(engine_checks(), *expected, *actual,
-                    {.oracles = {.lockstep = false, .expectation = false}});
+                    {.oracles = {.lockstep = false, .expectation = false, .leaks = false}});
   const std::optional<Divergence> found = run_scenario(lockstep, file.scenario);
   return found ? std::string(found->oracle) : "none";
 }

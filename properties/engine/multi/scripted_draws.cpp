@@ -245,7 +245,7 @@ class ScriptedDraws final : public Draws {
       const bool goes_on = notice.received && !has_finished(picture, notice.request);
       const bool is_known = goes_on || known_ended_.contains(notice.request) ||
                             (!ended_.empty() && contains(ended_.front(), notice.request));
-      if ((!is_known && !choices.once_in(24)) || !choices.once_in(late_in_)) continue;
+      if ((!is_known && !choices.once_in(24)) || !picture.comes(late_in_, choices)) continue;
       auto& list = notice.received ? report.recving : report.sending;
       if (contains(report.sending, notice.request) || contains(report.recving, notice.request)) {
         continue;

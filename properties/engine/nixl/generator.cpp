@@ -69,10 +69,10 @@ class PairDraws final : public Draws {
   }
 
   /// What the transport does.
-  std::optional<Command> next(Picture& /*picture*/, Choices& choices) override {
+  std::optional<Command> next(Picture& picture, Choices& choices) override {
     for (const ReadState& read : reads_) {
       if (!read.is_under_way() || read.rank >= read_late_in_.size()) continue;
-      if (!choices.once_in(read_late_in_[read.rank])) continue;
+      if (!picture.comes(read_late_in_[read.rank], choices)) continue;
       AdvanceRead command{read.read, TransferProgress::kFinished};
       const bool is_fresh = read.progress == TransferProgress::kSubmitted;
       if (is_fresh && choices.once_in(part_in_)) {
@@ -84,10 +84,14 @@ class PairDraws final : public Draws {
     }
     for (const NoticeState& notice : notices_) {
       if (notice.delivered || notice.remote_rank >= notice_late_in_.size()) continue;
-      if (!choices.once_in(notice_late_in_[notice.remote_rank])) continue;
+      if (!picture.comes(notice_late_in_[notice.remote_rank], choices)) continue;
       if (record_.transport_may_fail && choices.once_in(fail_in_)) return LoseNotice{notice.notice};
       return DeliverNotice{notice.notice};
     }
+    // What nobody asks for any more is let go at its deadline.
+    const bool waits = picture.is_in_tail && picture.have_ended() && !picture.are_gone();
+    is_late_ = waits && !is_late_;
+    if (is_late_) return AdvanceClock{record_.deadline + 1};
     return std::nullopt;
   }
 
@@ -164,6 +168,7 @@ class PairDraws final : public Draws {
   std::vector<NoticeId> delivered_;       ///< lately
   std::vector<std::string> prefills_;     ///< nobody has got them yet
   std::vector<std::string> handed_over_;  ///< lately
+  bool is_late_ = false;                  ///< time went by in the last command of a tail
 };
 
 }  // namespace

@@ -112,8 +112,8 @@ class OffloadingDraws final : public Draws {
   }
 
   std::optional<Command> next(Picture& picture, Choices& choices) override {
-    if (auto command = copy(choices)) return command;
-    if (auto command = end_tier_job(choices, *picture.world)) return command;
+    if (auto command = copy(picture, choices)) return command;
+    if (auto command = end_tier_job(picture, choices)) return command;
     const auto* added = picture.last ? std::get_if<AddRequest>(&*picture.last) : nullptr;
     if (!added || record_.num_tiers == 0 || !choices.once_in(found_in_)) return std::nullopt;
     return change_tier(choices, added->id, *picture.world);
@@ -155,10 +155,10 @@ class OffloadingDraws final : public Draws {
 
  private:
   /// What a copy engine does now, if anything.
-  std::optional<Command> copy(Choices& choices) const {
+  std::optional<Command> copy(const Picture& picture, Choices& choices) const {
     for (const EngineTransfer& transfer : transfers_) {
       if (has_ended(transfer) || transfer.rank >= num_ranks_) continue;
-      if (!choices.once_in(late_in_[transfer.rank])) continue;
+      if (!picture.comes(late_in_[transfer.rank], choices)) continue;
       AdvanceTransfer command;
       command.engine = role_;
       command.rank = transfer.rank;
@@ -182,11 +182,11 @@ class OffloadingDraws final : public Draws {
   }
 
   /// A job of a tier that is over now, if any is.
-  std::optional<Command> end_tier_job(Choices& choices, const World& world) {
+  std::optional<Command> end_tier_job(const Picture& picture, Choices& choices) {
     for (const TierTransfer& job : tier_jobs_) {
       const auto ended = std::ranges::find(ended_tier_jobs_, *job.job);
-      if (ended != ended_tier_jobs_.end() || !choices.once_in(tier_late_in_)) continue;
-      if (auto command = spoil(choices, job, world)) return command;
+      if (ended != ended_tier_jobs_.end() || !picture.comes(tier_late_in_, choices)) continue;
+      if (auto command = spoil(choices, job, *picture.world)) return command;
       ended_tier_jobs_.push_back(*job.job);
       if (ended_tier_jobs_.size() > kEndedTierJobsMax) {
         ended_tier_jobs_.erase(ended_tier_jobs_.begin());

@@ -76,7 +76,8 @@ class DeviceDraws final : public Draws {
   }
 
   /// Each stream half the time, so that an eager one leaves room for something else.
-  std::optional<Command> next(Picture& /*picture*/, Choices& choices) override {
+  std::optional<Command> next(Picture& picture, Choices& choices) override {
+    if (picture.is_in_tail) return advance_in_turn();
     for (std::size_t stream = 0; stream < kStreams.size(); ++stream) {
       const bool has_work = stream == 0 ? num_executed_ > 0 : num_transfers_ > 0;
       if (!has_work || choices.once_in(2)) continue;
@@ -96,6 +97,16 @@ class DeviceDraws final : public Draws {
     if (loads_may != stores_may && !choices.once_in(16)) is_store = stores_may;
     const std::uint32_t rank = choices.below(config_.ranks);
     return FailNext{is_store ? "store" : "load", rank, std::string(pick(choices, kFaults)), role_};
+  }
+
+  /// Each stream of each rank that has work, and a step after each.
+  std::optional<Command> advance_in_turn() {
+    const auto num_streams = static_cast<std::uint32_t>(kStreams.size());
+    is_advanced_ = !is_advanced_ && (num_executed_ > 0 || num_transfers_ > 0);
+    if (!is_advanced_) return std::nullopt;
+    std::uint32_t stream = num_turns_++ % num_streams;
+    if (num_transfers_ == 0) stream = 0;
+    return Advance{std::string(kStreams[stream]), num_turns_ / num_streams % config_.ranks, role_};
   }
 
   /// What can be done in any order, is.
@@ -167,6 +178,8 @@ class DeviceDraws final : public Draws {
   std::uint32_t num_executed_ = 0;  ///< steps, not taken in
   std::uint32_t num_polled_ = 0;    ///< of those
   std::uint32_t num_transfers_ = 0;
+  bool is_advanced_ = false;     ///< by the last command of a tail
+  std::uint32_t num_turns_ = 0;  ///< of streams, in tails
 };
 
 }  // namespace

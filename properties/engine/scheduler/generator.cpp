@@ -70,8 +70,10 @@ class SchedulerDraws final : public Draws {
     for (const RequestOutput& output : *now.outputs) to_draft_.push_back(output.request);
   }
 
-  std::optional<Command> next(Picture& /*picture*/, Choices& choices) override {
-    if (to_draft_.empty()) return std::nullopt;
+  std::optional<Command> next(Picture& picture, Choices& choices) override {
+    if (to_draft_.empty()) {
+      return picture.is_in_tail ? act(0, picture, choices) : std::nullopt;  // a grammar
+    }
     std::string name = std::move(to_draft_.back());
     to_draft_.pop_back();
     if (choices.once_in(6)) return std::nullopt;

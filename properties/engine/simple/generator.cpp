@@ -46,7 +46,7 @@ class CopyDraws final : public Draws {
   }
 
   /// One try per rank and direction, at its oldest copy.
-  std::optional<Command> next(Picture& /*picture*/, Choices& choices) override {
+  std::optional<Command> next(Picture& picture, Choices& choices) override {
     std::array<std::vector<bool>, 2> tried;
     tried.fill(std::vector<bool>(num_ranks_));
     for (const Copy& copy : copies_) {
@@ -54,7 +54,7 @@ class CopyDraws final : public Draws {
       const std::size_t direction = copy.store ? 1 : 0;
       if (tried[direction][copy.rank]) continue;
       tried[direction][copy.rank] = true;
-      if (!choices.once_in(late_in_[direction][copy.rank])) continue;
+      if (!picture.comes(late_in_[direction][copy.rank], choices)) continue;
       AdvanceCopy command;
       command.engine = role_;
       command.rank = copy.rank;
