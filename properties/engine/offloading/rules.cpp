@@ -763,9 +763,12 @@ class Invariants final : public Rules {
                std::holds_alternative<FinishAllRequests>(command)) {
       num_quiet_updates_ = 0;
     }
+    const bool plans_copies = std::holds_alternative<Schedule>(command) &&
+                              (!observation.loads->empty() || !observation.stores->empty());
+    if (plans_copies || observation.never_fits.has_value()) num_quiet_updates_ = 0;
     if (!observation.requests.has_value()) return std::nullopt;
     if (std::holds_alternative<Schedule>(command)) {
-      if (auto found = check_progress(observation)) return found;
+      if (auto found = check_progress(observation, plans_copies)) return found;
     }
     if (!is_quiet || num_quiet_updates_ < kQuietStepsMax) return std::nullopt;
     const auto left = [](std::string where, std::string actual) {
@@ -787,9 +790,7 @@ class Invariants final : public Rules {
   }
 
   /// After a step was planned.
-  Found check_progress(const Observation& observation) {
-    const bool plans_copies = !observation.loads->empty() || !observation.stores->empty();
-    if (plans_copies || observation.never_fits.has_value()) num_quiet_updates_ = 0;
+  Found check_progress(const Observation& observation, bool plans_copies) {
     const bool goes_on = plans_copies || !observation.scheduled->empty() ||
                          observation.never_fits.has_value() || !observation.preempted->empty();
     const bool is_idle = observation.num_running == 0 && pause_state_ == PauseState::kUnpaused &&
