@@ -306,7 +306,7 @@ void WorkerOnVirtualDevice::load(const worker::Transfer& transfer, const Unrepor
     const Armed armed(*this, 0, is_known ? &taken : nullptr);
     static_cast<void>(worker_->load(transfer.job_id, spec_of(transfer), events));
   }
-  if (is_lost) return;
+  if (device_.is_lost()) return;  // by now, perhaps
   for (const cudaEvent_t event : events) ok(cudaEventDestroy(event));
 }
 
