@@ -119,7 +119,7 @@ const std::vector<Canaries> kCanaries = {
     {.part = "eviction",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
-     .shrunk_commands_max = 20,
+     .shrunk_commands_max = 24,
      // Which idle block goes, what is remembered of it, and how the target moves within its bounds.
      .need_the_reference =
          {

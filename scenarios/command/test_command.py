@@ -230,7 +230,7 @@ class LeftOut(Command):
 
 class Outside(Command):
     def check(self, code, command, *arguments):
-        return self.expect(code, "check", "--target", "block_pool", "--commands", "300", "--timeout", "1",
+        return self.expect(code, "check", "--target", "block_pool", "--commands", "1000", "--timeout", "1",
                            "--no-shrink", "--sut", command, *arguments)
 
     def test_serve_is_an_implementation(self):

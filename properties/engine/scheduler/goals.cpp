@@ -68,7 +68,7 @@ constexpr Goal kGoals[] = {
     {"hit_before_load_of_groups", "with several groups tokens were loaded after a hit",
      kNeedsState},
     {"drafts_of_loaded", "a request whose tokens were loaded took drafts", kNeedsState},
-    {"load_under_eagle", "tokens were loaded with eagle"},
+    {"load_under_eagle", "tokens were loaded with eagle", kNeedsState},
     {"last_token_recomputed", "everything was loaded, so the last token is computed again",
      kNeedsState},
     {"drafts_all_accepted", "every draft of a request was right"},
