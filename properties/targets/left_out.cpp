@@ -106,7 +106,7 @@ std::vector<LeftOutRow> left_out() {
   std::vector<LeftOutRow> rows;
   std::vector<std::string_view> parts = parts_with_rows();
   std::ranges::sort(parts);
-  parts.erase(std::ranges::unique(parts).begin(), parts.end());
+  parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
   for (const std::string_view part : parts) {
     for (const NeverTogether& pair : never_together(part)) {
       const std::string both = std::string(pair.first) + (pair.second.empty() ? "" : " with ") +
