@@ -154,7 +154,7 @@ TEST(Campaign, OneEpisodeIn512IsLong) {
   EXPECT_EQ(commands_of_episode(0, 200), 200u);
   EXPECT_EQ(commands_of_episode(511, 200), 10'000u);
   EXPECT_EQ(commands_of_episode(511, 30'000), 30'000u);
-  for (const std::uint64_t first : {0, 500, 511, 512}) {
+  for (const std::uint64_t first : {0U, 500U, 511U, 512U}) {
     std::uint64_t sum = 0;
     for (std::uint64_t count = 0; count < 1'200; ++count) {
       EXPECT_EQ(commands_of_episodes(first, count, 200), sum);
