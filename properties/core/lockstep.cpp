@@ -39,8 +39,8 @@ std::optional<Divergence> Lockstep::start(const Setup& setup, bool counts_tables
   if (counts_tables && options_.oracles.leaks) {
     expected_base_ = expected_.num_entries();
     actual_base_ = actual_.num_entries();
-    if (!expected_base_ || !actual_base_) return std::nullopt;
-    if (!num_compared_tables_) num_compared_tables_ = 0;
+    const bool are_known = expected_base_ && actual_base_;
+    if (are_known && !num_compared_tables_) num_compared_tables_ = 0;
   }
   return std::nullopt;
 }

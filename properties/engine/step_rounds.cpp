@@ -61,8 +61,10 @@ const StepRounds::Round* StepRounds::take(const Command& command, const Schedule
     return nullptr;
   }
   if (shown.scheduled->empty() && shown.preempted->empty()) return nullptr;
-  const bool others_hold = !only_running_hold_blocks(shown, num_base_blocks);
-  if (!shown.preempted->empty() && kRoundsBesideOthers(others_hold)) {
+  const auto passes_over = [&] {
+    return kRoundsBesideOthers(!only_running_hold_blocks(shown, num_base_blocks));
+  };
+  if (!shown.preempted->empty() && passes_over()) {
     forget();
     return nullptr;
   }
@@ -78,7 +80,7 @@ const StepRounds::Round* StepRounds::take(const Command& command, const Schedule
   }
   // Who goes on goes round once more.
   met_.erase(met_.begin(), met_.end() - 1);
-  if (kRoundsBesideOthers(others_hold)) return nullptr;
+  if (passes_over()) return nullptr;
   return &round_;
 }
 
