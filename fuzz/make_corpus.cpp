@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "fuzz/episodes.h"
-#include "properties/core/choices.h"
 #include "properties/core/lockstep.h"
+#include "properties/draws/choices.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::fuzz {

@@ -25,6 +25,7 @@ namespace {
 constexpr std::string_view kOverrides = "--config";
 constexpr std::uint64_t kLongOnceIn = 512;
 constexpr std::uint64_t kLongCommandsMin = 10'000;
+constexpr std::uint32_t kLongStateEveryMin = 64;
 
 /// Members that say how many blocks a pool has, as far as the contract takes larger ones.
 void enlarge_pools(const Target& target, Config& config, Choices& choices) {
@@ -176,6 +177,11 @@ std::uint64_t commands_of_episode(std::uint64_t episode, std::uint64_t commands_
   return is_long_episode(episode) ? std::max(commands_of_most, kLongCommandsMin) : commands_of_most;
 }
 
+std::uint32_t state_every_of_episode(std::uint64_t episode, std::uint32_t state_every_of_most) {
+  return is_long_episode(episode) ? std::max(state_every_of_most, kLongStateEveryMin)
+                                  : state_every_of_most;
+}
+
 std::uint64_t commands_of_episodes(std::uint64_t first, std::uint64_t count,
                                    std::uint64_t commands_of_most) {
   const std::uint64_t num_long = (first + count) / kLongOnceIn - first / kLongOnceIn;
@@ -201,9 +207,7 @@ CampaignResult run_campaign(const Checks& checks, Implementation& expected, Impl
     const std::uint64_t left = options.commands_max - commands_before;
     const auto num_commands = static_cast<std::size_t>(
         std::min(commands_of_episode(episode, options.episode_commands), left));
-    lockstep.observe_state_every(is_long_episode(episode)
-                                     ? std::max(options.lockstep.state_every, kStateEveryOfLong)
-                                     : options.lockstep.state_every);
+    lockstep.observe_state_every(state_every_of_episode(episode, options.lockstep.state_every));
     std::optional<Divergence> divergence;
     for (int draw = 0; draw < kRefusedDrawsMax; ++draw) {
       const Parsed<Setup> setup = draw_setup(checks, choices, options.config_overrides, episode);

@@ -12,9 +12,9 @@
 #include "contract/core/implementation.h"
 #include "contract/core/scenario.h"
 #include "properties/core/checks.h"
-#include "properties/core/choices.h"
 #include "properties/core/lockstep.h"
 #include "properties/core/refusals.h"
+#include "properties/draws/choices.h"
 
 namespace kvfence {
 
@@ -72,8 +72,8 @@ inline Choices episode_choices(std::uint64_t seed, std::uint64_t episode) {
 /// since the states of some parts grow with it, they are observed after every 64th. Half of them
 /// have pools of up to 10,000 blocks.
 bool is_long_episode(std::uint64_t episode);
-inline constexpr std::uint32_t kStateEveryOfLong = 64;
 std::uint64_t commands_of_episode(std::uint64_t episode, std::uint64_t commands_of_most);
+std::uint32_t state_every_of_episode(std::uint64_t episode, std::uint32_t state_every_of_most);
 
 /// Of so many episodes, beginning with `first`.
 std::uint64_t commands_of_episodes(std::uint64_t first, std::uint64_t count,

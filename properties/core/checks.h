@@ -17,8 +17,8 @@
 #include "contract/core/observation.h"
 #include "contract/core/status.h"
 #include "contract/core/target.h"
-#include "properties/core/choices.h"
 #include "properties/core/divergence.h"
+#include "properties/draws/choices.h"
 
 namespace kvfence {
 
@@ -87,7 +87,7 @@ class GoalCounts {
   virtual bool could_reach(std::size_t /*goal*/) const { return true; }
 };
 
-/// Two values of factors (core/factors.h) that are not drawn together although the contract takes
+/// Two values of factors (draws/factors.h) that are not drawn together although the contract takes
 /// them.
 struct NeverTogether {
   std::string_view first;   ///< factor=value

@@ -13,9 +13,9 @@
 #include "contract/engine/engine_config.h"
 #include "properties/core/campaign.h"
 #include "properties/core/campaign_test_support.h"
-#include "properties/core/choices.h"
 #include "properties/core/lockstep.h"
 #include "properties/core/prop_test_support.h"
+#include "properties/draws/choices.h"
 #include "properties/engine/checks.h"
 
 namespace kvfence {

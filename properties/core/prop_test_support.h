@@ -18,8 +18,8 @@
 #include "contract/core/implementation.h"
 #include "contract/core/target.h"
 #include "properties/core/checks.h"
-#include "properties/core/choices.h"
 #include "properties/core/rapid_property.h"
+#include "properties/draws/choices.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {

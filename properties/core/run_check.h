@@ -16,8 +16,8 @@
 #include "contract/core/scenario.h"
 #include "properties/core/checks.h"
 #include "properties/core/oracles.h"
-#include "properties/core/report.h"
 #include "properties/core/run_position.h"
+#include "properties/report/report.h"
 
 namespace kvfence {
 

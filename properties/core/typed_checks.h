@@ -15,7 +15,7 @@
 #include "contract/core/target.h"
 #include "properties/core/checks.h"
 #include "properties/core/goals.h"
-#include "properties/core/mixed_draws.h"
+#include "properties/draws/mixed_draws.h"
 
 namespace kvfence {
 

@@ -13,8 +13,8 @@
 
 #include "contract/core/check.h"
 #include "contract/engine/engine_target.h"
-#include "properties/core/mixed_draws.h"
 #include "properties/core/typed_checks.h"
+#include "properties/draws/mixed_draws.h"
 #include "properties/engine/rooms.h"
 #include "properties/targets/never_together.h"
 

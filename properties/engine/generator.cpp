@@ -15,7 +15,7 @@
 #include "contract/core/check.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
-#include "properties/core/choices.h"
+#include "properties/draws/choices.h"
 #include "properties/kv_cache/group_draws.h"
 #include "properties/targets/rooms.h"
 

@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "contract/engine/engine_target.h"
-#include "properties/core/choices.h"
-#include "properties/core/swarm.h"
 #include "properties/core/typed_checks.h"
+#include "properties/draws/choices.h"
+#include "properties/draws/swarm.h"
 #include "properties/pool/request_draws.h"
 
 namespace kvfence::engine {

@@ -8,10 +8,10 @@
 
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
-#include "properties/core/choices.h"
 #include "properties/core/divergence.h"
 #include "properties/core/goals.h"
 #include "properties/core/typed_checks.h"
+#include "properties/draws/choices.h"
 #include "properties/engine/generator.h"
 
 namespace kvfence::engine {

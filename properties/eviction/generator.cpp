@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "contract/eviction/eviction_target.h"
-#include "properties/core/choices.h"
-#include "properties/core/swarm.h"
+#include "properties/draws/choices.h"
+#include "properties/draws/swarm.h"
 #include "properties/eviction/keys.h"
 #include "properties/targets/rooms.h"
 

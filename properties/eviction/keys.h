@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "contract/eviction/eviction_target.h"
-#include "properties/core/choices.h"
+#include "properties/draws/choices.h"
 #include "properties/eviction/policy_lists.h"
 
 namespace kvfence::eviction {

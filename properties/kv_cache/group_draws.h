@@ -6,7 +6,7 @@
 
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/kv_cache/kv_cache_target.h"
-#include "properties/core/choices.h"
+#include "properties/draws/choices.h"
 
 namespace kvfence {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "contract/offload/offload_target.h"
-#include "properties/core/choices.h"
-#include "properties/core/swarm.h"
+#include "properties/draws/choices.h"
+#include "properties/draws/swarm.h"
 #include "properties/eviction/keys.h"
 #include "properties/targets/rooms.h"
 

@@ -11,8 +11,8 @@
 
 #include "contract/core/status.h"
 #include "optimized/pool/block_hash_to_block_map.h"
-#include "properties/core/choices.h"
 #include "properties/core/rapid_property.h"
+#include "properties/draws/choices.h"
 #include "reference/pool/block_hash_to_block_map.h"
 
 namespace kvfence {

@@ -10,8 +10,8 @@
 
 #include "contract/core/check.h"
 #include "contract/pool/block_pool_target.h"
-#include "properties/core/choices.h"
-#include "properties/core/swarm.h"
+#include "properties/draws/choices.h"
+#include "properties/draws/swarm.h"
 #include "properties/pool/request_draws.h"
 #include "properties/targets/rooms.h"
 

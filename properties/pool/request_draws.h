@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "contract/pool/request.h"
-#include "properties/core/choices.h"
+#include "properties/draws/choices.h"
 
 namespace kvfence {
 

@@ -1,8 +1,8 @@
 // Pairwise coverage of the configurations of every part.
-// Method: survey what generators draw (core/factor_survey.h); canaries draw too little, or have
+// Method: survey what generators draw (draws/factor_survey.h); canaries draw too little, or have
 // rows that explain too much.
 
-#include "properties/core/factor_survey.h"
+#include "properties/draws/factor_survey.h"
 
 #include <algorithm>
 #include <string>

@@ -12,10 +12,10 @@
 #include "contract/pool/block_pool_target.h"
 #include "contract/tiering/tiering_target.h"
 #include "contract/worker/worker_target.h"
-#include "properties/core/choices.h"
 #include "properties/core/divergence.h"
 #include "properties/core/goals.h"
 #include "properties/core/typed_checks.h"
+#include "properties/draws/choices.h"
 
 namespace kvfence {
 

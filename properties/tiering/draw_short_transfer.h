@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "contract/tiering/file_tier.h"
-#include "properties/core/choices.h"
+#include "properties/draws/choices.h"
 
 namespace kvfence::tiering {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "contract/worker/worker_target.h"
-#include "properties/core/choices.h"
-#include "properties/core/swarm.h"
+#include "properties/draws/choices.h"
+#include "properties/draws/swarm.h"
 #include "properties/targets/rooms.h"
 
 namespace kvfence::worker {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "contract/connectors/prometheus_text.h"
-#include "properties/core/number_text.h"
-#include "properties/core/report.h"
+#include "properties/report/number_text.h"
+#include "properties/report/report.h"
 #include "scenarios/audit/auditor.h"
 #include "scenarios/audit/metrics_server.h"
 #include "scenarios/audit/recording.h"

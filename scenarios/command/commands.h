@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "properties/core/factor_survey.h"
+#include "properties/draws/factor_survey.h"
 #include "scenarios/audit/checks.h"
 #include "scenarios/audit/event_stream.h"
 #include "scenarios/audit/subscriber.h"

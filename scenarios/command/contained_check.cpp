@@ -268,9 +268,9 @@ class Checker {
           const Parsed<Setup> setup =
               draw_setup(check_.checks, choices, options_.config_overrides, episode);
           KVFENCE_CHECK(setup, "a configuration that was drawn is drawn again");
-          const std::uint32_t state_every = is_long_episode(episode) ? kStateEveryOfLong : 1;
-          Lockstep lockstep(check_.checks, *expected, *same,
-                            {.oracles = {.rules = false}, .state_every = state_every});
+          Lockstep lockstep(
+              check_.checks, *expected, *same,
+              {.oracles = {.rules = false}, .state_every = state_every_of_episode(episode, 1)});
           Scenario scenario(target_);
           run_episode(lockstep, *setup, choices, num_commands, scenario);
           return print(to_document(scenario));

@@ -20,7 +20,7 @@
 #include <system_error>
 
 #include "contract/core/sanitized.h"
-#include "properties/core/number_text.h"
+#include "properties/report/number_text.h"
 #include "scenarios/protocol/child_process.h"
 
 namespace kvfence {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "properties/core/report.h"
+#include "properties/report/report.h"
 
 namespace kvfence {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "contract/core/line.h"
-#include "properties/core/report.h"
+#include "properties/report/report.h"
 #include "scenarios/command/commands.h"
 
 namespace kvfence {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "properties/core/number_text.h"
+#include "properties/report/number_text.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/exit_code.h"
 #include "scenarios/command/output.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "properties/core/number_text.h"
+#include "properties/report/number_text.h"
 
 namespace kvfence {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "properties/core/number_text.h"
+#include "properties/report/number_text.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/exit_code.h"
 #include "scenarios/command/files.h"

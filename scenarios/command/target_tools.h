@@ -12,8 +12,8 @@
 
 #include "contract/core/line.h"
 #include "contract/core/scenario.h"
-#include "properties/core/report.h"
 #include "properties/core/run_check.h"
+#include "properties/report/report.h"
 #include "scenarios/command/outcome.h"
 #include "scenarios/targets/targets.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "properties/core/number_text.h"
+#include "properties/report/number_text.h"
 #include "scenarios/replay/plot.h"
 
 namespace kvfence {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "properties/core/number_text.h"
+#include "properties/report/number_text.h"
 #include "scenarios/replay/plot.h"
 
 namespace kvfence {

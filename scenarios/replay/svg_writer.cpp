@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "properties/core/xml_text.h"
+#include "properties/report/xml_text.h"
 
 namespace kvfence {
 

@@ -15,7 +15,7 @@ struct SvgPoint {
 
 /// One digit after the point, which is a tenth of a pixel.
 std::string svg_number(double value);
-/// name="value", with a space in front (properties/core/xml_text.h).
+/// name="value", with a space in front (properties/report/xml_text.h).
 std::string xml_attribute(std::string_view name, double value);
 
 class SvgWriter {

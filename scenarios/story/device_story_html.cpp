@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "properties/core/xml_text.h"
+#include "properties/report/xml_text.h"
 #include "scenarios/replay/svg_writer.h"
 #include "scenarios/story/device_story.h"
 #include "scenarios/story/explain_picture.h"

@@ -23,8 +23,8 @@
 
 #include "optimized/connectors/kv_connector_stats.h"
 #include "planted/optimized/connectors/kv_connector_stats.h"
-#include "properties/core/choices.h"
 #include "properties/core/rapid_property.h"
+#include "properties/draws/choices.h"
 #include "properties/planted/bugs.h"
 #include "properties/planted/switches.h"
 #include "reference/connectors/kv_connector_stats.h"

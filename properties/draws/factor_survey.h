@@ -1,7 +1,7 @@
 #pragma once
 
-/// Pairwise coverage of configurations: which values of factors (core/factors.h) a part's generator
-/// draws, which it draws together, and which never although the contract takes them.
+/// Pairwise coverage of configurations: which values of factors (draws/factors.h) a part's
+/// generator draws, which it draws together, and which never although the contract takes them.
 /// Source: Kuhn, Wallace, Gallo, "Software fault interactions and implications for software
 /// testing", IEEE TSE 2004: most faults need one factor or two.
 

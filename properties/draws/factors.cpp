@@ -1,4 +1,4 @@
-#include "properties/core/factors.h"
+#include "properties/draws/factors.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "properties/core/choices.h"
+#include "properties/draws/choices.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "properties/core/report.h"
+#include "properties/report/report.h"
 
 #include <algorithm>
 #include <string_view>
@@ -8,8 +8,8 @@
 
 #include "contract/core/joined.h"
 #include "contract/core/scenario.h"
-#include "properties/core/number_text.h"
-#include "properties/core/xml_text.h"
+#include "properties/report/number_text.h"
+#include "properties/report/xml_text.h"
 
 namespace kvfence {
 namespace {

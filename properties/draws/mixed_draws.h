@@ -8,7 +8,7 @@
 
 #include "contract/core/target.h"
 #include "properties/core/checks.h"
-#include "properties/core/choices.h"
+#include "properties/draws/choices.h"
 
 namespace kvfence {
 

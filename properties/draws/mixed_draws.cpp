@@ -1,4 +1,4 @@
-#include "properties/core/mixed_draws.h"
+#include "properties/draws/mixed_draws.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "contract/core/declare.h"
-#include "properties/core/factors.h"
+#include "properties/draws/factors.h"
 
 namespace kvfence {
 namespace {

@@ -2,7 +2,7 @@
 // Method: many seeds, whose weights are looked at; weights that are set, and counts of what they
 // make of many draws.
 
-#include "properties/core/swarm.h"
+#include "properties/draws/swarm.h"
 
 #include <gtest/gtest.h>
 

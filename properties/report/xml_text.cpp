@@ -1,4 +1,4 @@
-#include "properties/core/xml_text.h"
+#include "properties/report/xml_text.h"
 
 namespace kvfence {
 

@@ -1,4 +1,4 @@
-#include "properties/core/number_text.h"
+#include "properties/report/number_text.h"
 
 #include <array>
 #include <cmath>

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <variant>
 
-#include "properties/core/choices.h"
+#include "properties/draws/choices.h"
 
 namespace kvfence {
 

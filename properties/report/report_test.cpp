@@ -1,7 +1,7 @@
 // Goal: a report says the right thing, the reference's side under `expected` above all. Method:
 // golden texts.
 
-#include "properties/core/report.h"
+#include "properties/report/report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "properties/core/factor_survey.h"
+#include "properties/draws/factor_survey.h"
 
 #include <algorithm>
 #include <iterator>
@@ -11,7 +11,7 @@
 
 #include "contract/core/check.h"
 #include "properties/core/campaign.h"
-#include "properties/core/factors.h"
+#include "properties/draws/factors.h"
 
 namespace kvfence {
 namespace {
@@ -78,7 +78,7 @@ class Surveyor {
   static constexpr std::size_t kSamplesMax = 32;
   static constexpr std::size_t kMeetingMax = 5;
   /// A pair is missing if values that know nothing of each other would meet so often. Some meet in
-  /// mixtures alone (core/mixed_draws.h), some 16 times more seldom.
+  /// mixtures alone (draws/mixed_draws.h), some 16 times more seldom.
   static constexpr std::uint64_t kExpectedMin = 128;
 
   struct Known {
