@@ -99,6 +99,14 @@ class Preparation {
     });
   }
 
+  /// Of the connectors that are not scripted those whose halves alone decide what is copied.
+  bool can_have_drafts() const {
+    if (config_.has_device() || !config_.has_connector()) return false;
+    const auto& first = config_.connectors->front().as_variant();
+    return std::holds_alternative<offloading::Record>(first) ||
+           std::holds_alternative<simple::Record>(first);
+  }
+
   /// Refuses what the scheduler takes and what is not modelled with that connector.
   Wrong check_modelled() const {
     if (config_.is_scripted() || !(config_.has_connector() || config_.has_device())) {
@@ -110,11 +118,13 @@ class Preparation {
             : std::visit(
                   [](const auto& record) { return "(" + std::string(record.kWord) + " ...)"; },
                   config_.connectors->front().as_variant());
-    if (config_.num_speculative_tokens > 0) {
-      return error("num_speculative_tokens=" + std::to_string(config_.num_speculative_tokens),
-                   "0: no drafts under " + under);
+    if (!can_have_drafts()) {
+      if (config_.num_speculative_tokens > 0) {
+        return error("num_speculative_tokens=" + std::to_string(config_.num_speculative_tokens),
+                     "0: no drafts under " + under);
+      }
+      if (config_.draft_model) return error("draft_model=true", "false: no drafts under " + under);
     }
-    if (config_.draft_model) return error("draft_model=true", "false: no drafts under " + under);
     const bool is_of_files =
         config_.connector<files::ExampleRecord>() || config_.connector<files::DecodeBenchRecord>();
     if (is_of_files && config_.policy == "priority") {

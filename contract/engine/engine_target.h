@@ -11,12 +11,14 @@
 /// and gives it to the scheduler with what was sampled.
 ///
 /// Over a device a step goes through three commands of its own: `execute` gives it to the ranks,
-/// `poll` asks their halves what is over, `update` waits for the forward and takes its tokens in.
+/// `poll` asks their halves what is over, `update` waits for the forward and takes its tokens in,
+/// once all ranks were polled.
 /// Each rank samples by its own KV (contract/engine/toy_model.h): what nobody computed, or somebody
 /// overwrote, comes out as a token that a run without a cache does not have. What ranks do not
 /// agree on is no token.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -36,8 +38,21 @@ namespace engine {
 
 // ---- Commands of devices ----
 
-/// Errors: kNoStepInFlight: no step is planned and not executed, or the one before was not polled.
-struct Execute : OfEngine {
+/// Each rank takes the steps in order, and one may be ahead of another; the report of a step is
+/// made of those of all ranks.
+/// Source: vLLM v0.23.0 v1/executor/multiproc_executor.py collective_rpc, worker_busy_loop.
+struct OfRanks : OfEngine {
+  std::optional<std::uint32_t> rank = std::nullopt;
+  static void declare(auto& fields) {
+    fields.optional("rank", &OfRanks::rank, Domain::kCount,
+                    "whose; by default all that have come least far");
+    OfEngine::declare(fields);
+  }
+};
+
+/// Errors: kNotInConfig: no such rank; kNoStepInFlight: no step is planned that such a rank has not
+/// executed, or it has not polled the one before.
+struct Execute : OfRanks {
   static constexpr Verb kVerb{"execute", "the oldest planned step goes to the device"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
 };
@@ -80,8 +95,10 @@ struct FailNext {
   }
 };
 
-/// Errors: kNoStepInFlight: no step was executed and not polled.
-struct Poll : OfEngine {
+/// The report is there once all ranks were polled for the step.
+/// Errors: kNotInConfig: no such rank; kNoStepInFlight: such a rank has executed no step that it
+/// has not polled.
+struct Poll : OfRanks {
   static constexpr Verb kVerb{"poll", "the worker's half asks what is over, for its report"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
 };

@@ -271,11 +271,10 @@ TEST(EngineSetup, RefusesSeveralConnectors) {
   EXPECT_EQ(error_of(config), "found several connectors, expected one, or none");
 }
 
-TEST(EngineSetup, RefusesDraftsUnderConnectorsWithWorkers) {
+TEST(EngineSetup, RefusesDraftsUnderDevicesAndMostConnectorsWithWorkers) {
   const std::pair<Assembly, std::string> words[] = {
-      {Assembly::kOffloading, "(offloading ...)"},
       {Assembly::kOffloadingOnDevice, "(offloading ...)"},
-      {Assembly::kSimple, "(simple ...)"},
+      {Assembly::kMulti, "(multi ...)"},
       {Assembly::kSynchronous, "(example ...)"},
       {Assembly::kPrefillDecode, "(nixl ...)"}};
   for (const auto& [assembly, word] : words) {
@@ -287,9 +286,13 @@ TEST(EngineSetup, RefusesDraftsUnderConnectorsWithWorkers) {
     config.draft_model = true;
     EXPECT_EQ(error_of(config), "found draft_model=true, expected false: no drafts under " + word);
   }
+  for (const Assembly assembly : {Assembly::kScheduler, Assembly::kOffloading, Assembly::kSimple}) {
+    Config config = config_of(assembly);
+    config.num_speculative_tokens = 2;
+    EXPECT_EQ(error_of(config), "");
+  }
   Config config = config_of(Assembly::kScheduler);
   config.num_speculative_tokens = 2;
-  EXPECT_EQ(error_of(config), "");
   config.connectors = ConnectorList{engine::ScriptedRecord()};
   EXPECT_EQ(error_of(config), "");
 }

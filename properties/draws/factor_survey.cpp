@@ -75,7 +75,7 @@ class Surveyor {
 
  private:
   /// Configurations that are kept of each value, to be changed; of those that meet another value.
-  static constexpr std::size_t kSamplesMax = 32;
+  static constexpr std::size_t kSamplesMax = 128;
   static constexpr std::size_t kMeetingMax = 5;
   /// A pair is missing if values that know nothing of each other would meet so often. Some meet in
   /// mixtures alone (draws/mixed_draws.h), some 16 times more seldom.

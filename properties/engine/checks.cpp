@@ -217,6 +217,7 @@ Checks make_checks() {
 
 engine::DrawsList engine::draws_of(const Config& config, Choices& choices) {
   DrawsList draws;
+  if (config.num_speculative_tokens > 0) draws.push_back(make_draft_draws(config));
   const Assembly assembly = assembly_of(config);
   if (assembly == Assembly::kScheduler) {
     draws.push_back(scheduler::make_draws(config, choices));

@@ -752,7 +752,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       rank.worker->get_finished(step.finished, worker_outputs_[number]);
       rank.worker->clear_connector_metadata();
     }
-    aggregate(engine, step);
+    aggregate(engine, worker_outputs_, step);
   }
 
   /// False: a file failed.
@@ -767,8 +767,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return true;
   }
 
-  void aggregate(Engine& engine, PlannedStep& step) {
-    engine.aggregator->aggregate(worker_outputs_, step.report);
+  void aggregate(Engine& engine, const std::vector<KVConnectorWorkerOutput>& outputs,
+                 PlannedStep& step) {
+    engine.aggregator->aggregate(outputs, step.report);
     if (is_multi()) {
       for (const std::string& name : step.report.finished_recving) {
         std::erase_if(received_, [&](const auto& each) { return each.first == name; });
@@ -902,11 +903,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   ErrorCode run(const engine::Poll& command) {
     if (!setup_.device) return ErrorCode::kNotInConfig;
     Engine& engine = engine_of(command.engine);
-    PlannedStep* const step =
-        device_of(engine).poll(on_device(engine), worker_outputs_, observed().of(engine.role));
-    if (!step) return ErrorCode::kNoStepInFlight;
-    if (!setup_.has_workers()) return ErrorCode::kNone;
-    aggregate(engine, *step);
+    PlannedStep* step = nullptr;
+    const ErrorCode error =
+        device_of(engine).poll(command, on_device(engine), observed().of(engine.role), step);
+    if (!step || !setup_.has_workers()) return error;
+    aggregate(engine, step->worker_outputs, *step);
     observe_report(engine, step->report);
     return ErrorCode::kNone;
   }
@@ -921,7 +922,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     const PlannedStep& step = engine.in_flight.front();
     engine::on_device::Facet::take_sampled(step, engine.ranks, runner_output_.sampled_token_ids);
-    return take_in(engine, step);
+    const ErrorCode error = take_in(engine, step);
+    if (error == ErrorCode::kNone) device_of(engine).end_step();
+    return error;
   }
 
   ErrorCode run(const engine::Drain& command) {
@@ -1093,9 +1096,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   engine::nixl::Facet nixl_;
   std::deque<Engine> engines_;  ///< by EngineRole
 
-  std::vector<KVConnectorWorkerOutput> worker_outputs_;
   ::kvfence::ModelRunnerOutput runner_output_;
   EngineCoreOutputs outputs_;
+  std::vector<KVConnectorWorkerOutput> worker_outputs_;
   std::set<std::pair<std::string, std::uint32_t>> received_;  ///< of loads under way: on which rank
   std::vector<ExtraAsyncSaves> extra_saves_;
   std::vector<std::string> name_of_;

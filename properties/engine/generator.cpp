@@ -115,9 +115,16 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
         config.groups.push_back(full(size));
     }
   }
+  const bool can_retain = rules_of(*from_text<Profile>(config.profile)).sliding_window_mask;
+  const bool has_window = shape.find_first_of("wnt") != std::string::npos;
+  if (can_retain && has_window && choices.once_in(3)) {
+    config.retention_interval = kv_cache::common_block_size(config) * choices.below(4);
+  }
 }
 
 void make_valid(Config& config) {
+  if (!is_accepted(config)) config.retention_interval.reset();
+  if (!is_accepted(config)) drop_drafts(config);
   if (!is_accepted(config)) config.enable_caching = true;
   if (!is_accepted(config)) config.groups = {full(config.hash_block_size)};
 }

@@ -43,10 +43,16 @@ Config draw_small_engine(Assembly assembly, Choices& choices);
 
 /// One group per letter of one of the shapes: `f` full attention, `F` the same, whose blocks are
 /// larger in every second case, `w` a window of up to three blocks, `n` of one, `t` of two,
-/// `m` mamba. Now and then a shape is repeated, up to six groups and more, or blocks are larger.
+/// `m` mamba. Now and then a shape is repeated, up to six groups and more, or blocks are larger;
+/// of windows a retention interval is drawn, which make_valid takes back where there is none.
 void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Config& config);
 
-/// With caching, or else with one group, if that is what it takes. Requires: then it is valid.
+/// How many drafts there are, if any, and from what; one step in flight where they are told.
+void draw_drafts(Choices& choices, Config& config);
+void drop_drafts(Config& config);
+
+/// Without drafts, with caching, or else with one group, if that is what it takes. Requires: then
+/// it is valid.
 void make_valid(Config& config);
 
 /// Ranks of that engine.
@@ -175,6 +181,9 @@ class Draws {
 };
 
 using DrawsList = std::vector<std::unique_ptr<Draws>>;
+
+/// Drafts for whom has sampled, and how many are accepted. Requires: there are some.
+std::unique_ptr<Draws> make_draft_draws(const Config& config);
 
 /// Draws the habits of an episode: which actions are frequent, how many requests live at once, how
 /// long they are. The draws have drawn theirs.

@@ -29,10 +29,9 @@ void ModelRunner::reset(const EngineSetup& setup) {
   sequences_.clear();
 }
 
-void ModelRunner::add(const std::string& request, const RequestSpec& spec, std::size_t num_ranks) {
-  sequences_[request] = {
-      spec.cache_salt, std::make_shared<std::vector<std::vector<TokenId>>>(num_ranks, spec.tokens),
-      std::make_shared<const BlocksByGroup>(windows_.size())};
+void ModelRunner::add(const std::string& request, const RequestSpec& spec) {
+  sequences_[request] = {spec.cache_salt, std::make_shared<std::vector<TokenId>>(spec.tokens),
+                         std::make_shared<const BlocksByGroup>(windows_.size())};
 }
 
 void ModelRunner::take_in_blocks(const PlannedStep& step) {
@@ -68,7 +67,8 @@ std::uint32_t ModelRunner::first_read_of(const Part& part, std::size_t group) co
   return toy_model::first_read(part.first, windows_[group]);
 }
 
-void ModelRunner::enqueue_forward(PlannedStep& step, std::vector<EngineRank>& ranks) {
+void ModelRunner::enqueue_forward(const PlannedStep& step, std::shared_ptr<Sampled> sampled,
+                                  engine::EngineDevice& device) {
   const auto parts = std::make_shared<std::vector<Part>>();
   parts->reserve(step.scheduled.size());
   reads_.clear();
@@ -87,23 +87,19 @@ void ModelRunner::enqueue_forward(PlannedStep& step, std::vector<EngineRank>& ra
       }
     }
   }
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    step.sampled.push_back(std::make_shared<Sampled>());
-    ranks[rank].device->forward(
-        reads_, writes_,
-        [this, rank, parts, sampled = step.sampled.back()](engine::KVCells& cells) {
-          run_forward(rank, *parts, cells, *sampled);
-        });
-  }
+  device.forward(reads_, writes_,
+                 [this, parts, sampled = std::move(sampled)](engine::KVCells& cells) {
+                   run_forward(*parts, cells, *sampled);
+                 });
 }
 
 /// All parts write before one reads: a request may find what another computes in the same step.
-void ModelRunner::run_forward(std::size_t rank, const std::vector<Part>& parts,
-                              engine::KVCells& cells, Sampled& sampled) {
+void ModelRunner::run_forward(const std::vector<Part>& parts, engine::KVCells& cells,
+                              Sampled& sampled) {
   if (symbols_.size() < parts.size()) symbols_.resize(parts.size());
   for (std::size_t index = 0; index < parts.size(); ++index) {
     const Part& part = parts[index];
-    const std::vector<TokenId>& tokens = (*part.sequence.tokens)[rank];
+    const std::vector<TokenId>& tokens = *part.sequence.tokens;
     KVFENCE_CHECK(tokens.size() >= part.end, "a forward with tokens that nobody knows");
     toy_model::symbols_of(part.sequence.cache_salt, std::span(tokens).first(part.end),
                           symbols_[index]);
@@ -116,7 +112,7 @@ void ModelRunner::run_forward(std::size_t rank, const std::vector<Part>& parts,
     if (!part.samples) continue;
     sampled.tokens[index] = token;
     // What a preempted request sampled before is known; it comes out once more.
-    std::vector<TokenId>& tokens = (*part.sequence.tokens)[rank];
+    std::vector<TokenId>& tokens = *part.sequence.tokens;
     if (tokens.size() == part.end) tokens.push_back(token);
   }
   sampled.is_there = true;

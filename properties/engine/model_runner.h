@@ -1,6 +1,6 @@
 #pragma once
 
-/// The model runner of an engine on devices: it keeps the block tables of its requests, writes and
+/// The model runner of a rank on a device: it keeps the block tables of its requests, writes and
 /// reads KV through them, and samples with a toy model (contract/engine/toy_model.h).
 
 #include <cstddef>
@@ -25,23 +25,24 @@ class ModelRunner {
   /// Nothing is known any more. Requires: no forward is enqueued.
   void reset(const EngineSetup& setup);
 
-  void add(const std::string& request, const RequestSpec& spec, std::size_t num_ranks);
+  void add(const std::string& request, const RequestSpec& spec);
 
   /// What a step that begins says of finished requests and of blocks.
   void take_in_blocks(const PlannedStep& step);
-  /// A forward on each rank.
-  void enqueue_forward(PlannedStep& step, std::vector<EngineRank>& ranks);
+  /// Gives the device a forward, which leaves what it samples there.
+  void enqueue_forward(const PlannedStep& step, std::shared_ptr<Sampled> sampled,
+                       engine::EngineDevice& device);
   /// Runs what is missing of the step's forwards. The host knows that what they wrote is there.
   static void wait_for_forward(const PlannedStep& step, std::vector<EngineRank>& ranks);
 
   void add_to(StateHash& hash) const { hash.add(sequences_); }
 
  private:
-  /// What the model runner knows of a request. Forwards that have not run share the tokens, of
-  /// which each rank has its own: it samples by its own KV. Blocks that they have are not changed.
+  /// What the model runner knows of a request. Forwards that have not run share the tokens; the
+  /// rank samples by its own KV. Blocks that they have are not changed.
   struct Sequence {
     std::optional<std::string> cache_salt;
-    std::shared_ptr<std::vector<std::vector<TokenId>>> tokens;  ///< by rank
+    std::shared_ptr<std::vector<TokenId>> tokens;
     std::shared_ptr<const BlocksByGroup> blocks;
     void add_to(StateHash& hash) const { hash.add_all(cache_salt, tokens, blocks); }
   };
@@ -56,8 +57,7 @@ class ModelRunner {
 
   engine::Place place_of(const Sequence& sequence, std::size_t group, std::uint32_t position) const;
   std::uint32_t first_read_of(const Part& part, std::size_t group) const;
-  void run_forward(std::size_t rank, const std::vector<Part>& parts, engine::KVCells& cells,
-                   Sampled& sampled);
+  void run_forward(const std::vector<Part>& parts, engine::KVCells& cells, Sampled& sampled);
   void write(const Part& part, const std::vector<engine::Symbol>& symbols, engine::Symbol wrong,
              engine::KVCells& cells) const;
   TokenId attend(const Part& part, const std::vector<engine::Symbol>& symbols,

@@ -36,21 +36,21 @@ struct PlannedStep {
   std::vector<engine::ScheduledRequest> scheduled;
   std::vector<engine::ScheduledNew> new_reqs;
   std::vector<engine::ScheduledCached> cached_reqs;
-  bool is_executed = false;
-  bool is_polled = false;
-  std::vector<std::shared_ptr<Sampled>> sampled;  ///< by rank; empty: a step without tokens
+  std::vector<KVConnectorWorkerOutput> worker_outputs;  ///< by rank, of those that were polled
+  bool is_polled = false;                               ///< by all ranks
+  std::vector<std::shared_ptr<Sampled>> sampled;        ///< by rank; empty: a step without tokens
 
   /// For the next step, which takes the storage.
   void clear() {
     finished.clear();
     computed.clear();
-    is_executed = false;
+    worker_outputs.clear();
     is_polled = false;
     sampled.clear();
   }
   /// A report is only there once it is polled.
   void add_to(StateHash& hash) const {
-    hash.add_all(output, finished, computed, is_executed, is_polled, sampled);
+    hash.add_all(output, finished, computed, worker_outputs, is_polled, sampled);
     if (is_polled) hash.add(report);
   }
 };

@@ -58,6 +58,7 @@ struct StepOnBlocks {
   std::vector<BlockId> zeroed;
   std::vector<BlocksByGroup> victims;  ///< as forgive_victims wants them
   std::vector<BlockId> lost;
+  bool has_drafts_ahead = false;  ///< it may be planned with drafts that are rejected
 };
 
 /// The block tables as the workers know them; those of requests that are gone are kept, since steps
@@ -67,6 +68,13 @@ using WorkerTables = std::map<std::string, BlocksByGroup>;
 /// Takes a planned step into the tables, and fills `step` but for what is lost.
 void take_in_step(const SchedulerObservation& shown, const SchedulerConfig& config,
                   WorkerTables& tables, StepOnBlocks& step);
+
+/// What runs have computed for good where there are drafts: from the token on that was sampled
+/// before, wherever the step was planned to begin, up to the last draft that was accepted; where
+/// nobody takes what they say, up to the last token that is known. sequences: with the tokens of
+/// the outputs.
+void settle(std::vector<Run>& runs, const Sequences& sequences,
+            const std::vector<RequestOutput>& outputs);
 
 /// What a step zeroes and gives to nobody, by its tables or by `given`.
 std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown,

@@ -218,7 +218,7 @@ class SchedulerRules {
     } else if (const auto* update = std::get_if<Update>(&command)) {
       return check_update(*update, before, observation, world);
     } else if (std::holds_alternative<Poll>(command)) {
-      if (!setup_.has_workers()) return std::nullopt;
+      if (!observation.invalid_blocks.has_value()) return std::nullopt;
       const auto step =
           std::ranges::find_if(in_flight_, [](const Step& each) { return !each.invalid_blocks; });
       if (step != in_flight_.end()) step->invalid_blocks = *observation.invalid_blocks;

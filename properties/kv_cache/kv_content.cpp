@@ -73,7 +73,7 @@ std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
         if (is_own && before.end >= end) continue;
         if (!is_own) content = {};
       }
-      filled.push_back({block, content});
+      filled.push_back({block, group, content});
     }
   }
   return filled;

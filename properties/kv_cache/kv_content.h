@@ -65,6 +65,7 @@ struct Run {
 /// A block that a run fills, and with what.
 struct Filled {
   BlockId block = 0;
+  GroupId group = 0;
   Content content;
 };
 

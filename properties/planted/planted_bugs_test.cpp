@@ -90,7 +90,7 @@ const std::vector<Canaries> kCanaries = {
     {.part = "engine.scheduler",
      .commands_max = 200'000,
      .rule_commands_max = 100'000,
-     .shrunk_commands_max = 20,
+     .shrunk_commands_max = 40,
      // Who gets a turn, tokens and room, in which order, and what is computed or cached sooner or
      // later than need be; what workers and statistics are told besides blocks.
      .need_the_reference = {"all_token_ids_missing",

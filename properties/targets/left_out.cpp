@@ -74,8 +74,8 @@ const LeftOutRow kRefused[] = {
      "config connectors=[(example)]\nadd_request id=A tokens=[1] cache_salt=\"s\"\n"},
     {"missing", "two children of one kind under a MultiConnector, or nested ones", "not modelled",
      "", "config connectors=[(multi children=[(simple) (simple)])]\n"},
-    {"missing", "drafts and eagle under connectors with workers", "not modelled", "",
-     "config connectors=[(offloading)] num_speculative_tokens=1\n"},
+    {"missing", "drafts and eagle on devices, and under NIXL, files and several connectors",
+     "not modelled", "", "config connectors=[(nixl)] engines=2 num_speculative_tokens=1\n"},
     {"missing", "several groups over NIXL", "not modelled", "",
      "config assembly=prefill_decode profile=v0.23 groups=[(full block_size=4) (sliding "
      "block_size=4 window=4)]\n"},
@@ -91,8 +91,6 @@ const LeftOutRow kRefused[] = {
     {"missing", "tiers beside NIXL", "not modelled", "",
      "config connectors=[(multi children=[(nixl) (offloading spec_name=TieringOffloadingSpec "
      "num_tiers=1)])] engines=2 profile=v0.23\n"},
-    {"missing", "a rank that executes a step ahead of another one", "no command", "",
-     "config assembly=on_device ranks=2\nexecute rank=1\n"},
     {"missing", "a device that is lost, in an assembly", "no command; target worker has it", "",
      "config assembly=offloading_on_device\nfail_next stream=load fault=lost\n"},
     {"missing", "a forward of several layers, beside whose layers loads and saves go on",

@@ -228,8 +228,9 @@ def _assembly_of(config: Config) -> str:
 def _check_connector(config: Config) -> None:
     """Raises ValueError."""
     connector = config.connector
-    if not isinstance(connector, (type(None), Scripted)) and (config.num_speculative_tokens or config.draft_model):
-        raise ValueError("no drafts under connectors other than (scripted)")
+    can_have_drafts = config.device == "scripted" and isinstance(connector, (type(None), Scripted, Offloading, Simple))
+    if not can_have_drafts and (config.num_speculative_tokens or config.draft_model):
+        raise ValueError("no drafts under connectors other than (scripted), (offloading) and (simple)")
     if isinstance(connector, (Example, DecodeBench)) and config.policy != "fcfs":
         raise ValueError(f"policy={config.policy}, expected fcfs")
     if isinstance(connector, (Example, DecodeBench)) and config.async_scheduling:

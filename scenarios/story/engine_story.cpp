@@ -17,6 +17,7 @@
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
+#include "properties/engine/rank_progress.h"
 #include "scenarios/story/observed_member.h"
 #include "scenarios/story/story_of_commands.h"
 #include "scenarios/story/story_recorder.h"
@@ -159,7 +160,10 @@ StoryTransfer transfer_of(const engine::DeviceTransfer& transfer, const EngineSe
 class EngineTeller {
  public:
   EngineTeller(std::uint32_t max_model_len, const EngineSetup& setup, DeviceStory& story)
-      : setup_(setup), story_(story), tokens_(setup.windows, max_model_len) {}
+      : setup_(setup),
+        story_(story),
+        tokens_(setup.windows, max_model_len),
+        progress_(setup.num_ranks.front()) {}
 
   void watch(planted::cuda::EngineOnVirtualDevice& device) {
     const auto rank = static_cast<std::uint32_t>(recorders_.size());
@@ -175,9 +179,14 @@ class EngineTeller {
     if (std::holds_alternative<engine::Schedule>(command)) {
       planned_.push_back(requests_of(observation));
     }
-    if (std::holds_alternative<engine::Execute>(command)) name_forwards(num_operations);
+    if (std::holds_alternative<engine::Update>(command)) planned_.pop_front();
     // A drain goes through the steps that are left.
-    if (std::holds_alternative<engine::Drain>(command)) planned_.clear();
+    const auto& shown = observation.numbers.as<engine::Observation>();
+    if (std::holds_alternative<engine::Drain>(command) || engine::has_ended(shown)) {
+      planned_.clear();
+    }
+    progress_.take_in(command, shown);
+    if (std::holds_alternative<engine::Execute>(command)) name_forwards(num_operations);
     const auto* const submitted =
         find_observed<std::vector<engine::DeviceTransfer>>(observation, "submitted");
     if (submitted) {
@@ -206,12 +215,11 @@ class EngineTeller {
 
   /// Whose step the forwards are that were enqueued since.
   void name_forwards(std::size_t first_operation) {
-    if (planned_.empty()) return;
     for (std::size_t at = first_operation; at < story_.operations.size(); ++at) {
       StoryOperation& operation = story_.operations[at];
-      if (operation.lane.stream == StoryStream::kCompute) operation.requests = planned_.front();
+      if (operation.lane.stream != StoryStream::kCompute) continue;
+      operation.requests = planned_[progress_.num_executed(operation.lane.rank) - 1];
     }
-    planned_.pop_front();
   }
 
   void show(const engine::KVPages& pages, bool is_gpu) {
@@ -225,7 +233,8 @@ class EngineTeller {
   DeviceStory& story_;
   Tokens tokens_;
   std::vector<std::unique_ptr<StoryRecorder>> recorders_;  ///< by rank
-  std::deque<std::string> planned_;  ///< whose the steps are that are not executed
+  std::deque<std::string> planned_;                        ///< whose the steps in flight are
+  engine::RankProgress progress_;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace kvfence::engine::multi {
 namespace {
 
-constexpr std::string_view kShapes[] = {"Fw", "wf", "fw", "w", "f"};
+constexpr std::string_view kShapes[] = {"Fw", "wf", "fw", "w", "m", "f"};
 
 MultiRecord& multi_of(Config& config) { return config.edit_connector<MultiRecord>(); }
 
@@ -56,6 +56,7 @@ void rotate(ConnectorList& children, Choices& choices) {
 /// The OffloadingConnector and one or two others.
 Config draw_real(Choices& choices) {
   Config config = offloading::draw_config(choices);
+  drop_drafts(config);
   MultiRecord multi;
   multi.children.push_back(config.connectors->front());
   const std::uint32_t kind = choices.below(3);
@@ -101,11 +102,13 @@ Config draw_scripted_alone(Choices& choices) {
 /// A pair over NIXL and one or two others.
 Config draw_pair(Choices& choices) {
   Config config = offloading::draw_config(choices);
+  drop_drafts(config);
   auto offloading = config.edit_connector<offloading::Record>();
   const nixl::Record nixl = nixl::draw_pair(choices, config);
   // A request of one token that is loaded whole has nothing left to compute.
   config.hash_block_size = std::max(2U, config.hash_block_size);
   config.groups = {full(config.hash_block_size)};
+  config.retention_interval.reset();
   const bool has_tiers = offloading.spec_name != offloading::Record().spec_name;
   if (has_tiers) offloading = offloading::Record();
   MultiRecord multi;
@@ -116,7 +119,7 @@ Config draw_pair(Choices& choices) {
   if (kind == 1 && choices.once_in(2)) draw_files_record(choices, multi.children);
   if (kind == 4) draw_files_record(choices, multi.children);
   if (choices.once_in(2)) {
-    multi.children.emplace_back(draw_scripted(choices, /*any_hma=*/true));
+    multi.children.emplace_back(draw_scripted(choices, /*any_hma=*/!choices.once_in(4)));
   }
   rotate(multi.children, choices);
   // Upstream's NIXL raises over any but its own.

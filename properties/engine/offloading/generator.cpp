@@ -315,6 +315,8 @@ Config draw_config(Choices& choices) {
   config.ranks = 1 + choices.below(3);
   if (config.profile != "v0.19") draw_groups(kShapes, choices, config);
   draw_record(choices, config);
+  config.use_eagle = choices.once_in(6);
+  draw_drafts(choices, config);
   make_valid(config);
   return config;
 }

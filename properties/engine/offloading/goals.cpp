@@ -18,6 +18,7 @@
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::offloading {
@@ -81,6 +82,7 @@ constexpr Goal kGoals[] = {
     {"promotion_failed", "a tier could not bring blocks up", kNeedsState},
     {"no_room_to_promote", "a tier had a block for which nothing could go"},
     {"ask_again_tier", "a tier wanted to be asked again"},
+    {"drafts_rejected", "a draft was rejected while a transfer was under way", kNeedsState},
     {"ended_while_promoting", "a request ended while blocks were brought up for it", kNeedsState},
     {"promoted_from_file", "blocks were brought up from files", kNeedsState},
     {"file_store_failed", "blocks could not be written to files", kNeedsState},
@@ -135,6 +137,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   void count(const Command& command, const Observation& before, const Observation& after,
              const World& world) {
+    const bool rejects = drafts_.rejects(command, after);
+    add("drafts_rejected", rejects && before.transfers.has_value() &&
+                               std::ranges::any_of(*before.transfers, is_under_way));
     add("ghost_hit", target_t1_size_of(before) != target_t1_size_of(after) &&
                          std::holds_alternative<Schedule>(command));
     if (after.tier_calls.has_value()) count_tier_calls(command, before, after);
@@ -414,6 +419,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   const ConnectorSetup& setup_ = *setup().offloading;
   const bool fences_ = setup_.spec.manager.rules.offload_fences_reuse;
+  DraftsInFlight drafts_;
   std::uint32_t num_in_flight_ = 0;
   std::unordered_map<std::string, AddRequest> added_;  ///< by name
   std::unordered_map<JobId, bool> is_store_;           ///< fence: by job

@@ -493,8 +493,15 @@ class Invariants final : public Rules {
       return broken("each_end_is_reported_once", std::move(member), std::move(expected),
                     std::move(actual));
     };
+    PlannedStep& step = in_flight_.front();
+    for (const RequestOutput& output : *observation.outputs) {
+      if (known_.count(output.request) > 0) append(output.request, output.tokens);
+    }
+    if (setup_.scheduler.num_speculative_tokens > 0) {
+      settle(step.runs, sequences_, *observation.outputs);
+    }
     Report report;
-    if (const auto wrong_copy = copies_.run(in_flight_.front(), sequences_, report)) {
+    if (const auto wrong_copy = copies_.run(step, sequences_, report)) {
       return broken_rule(kInvariants[wrong_copy->rule], wrong_copy->where, wrong_copy->expected,
                          wrong_copy->actual);
     }
@@ -520,9 +527,6 @@ class Invariants final : public Rules {
     for (const auto& [job, each] : report.jobs) completed.push_back(each);
     if (*observation.completed_jobs != completed) {
       return wrong("completed_jobs", "what ended on each rank", "other jobs, ranks or failures");
-    }
-    for (const RequestOutput& output : *observation.outputs) {
-      if (known_.count(output.request) > 0) append(output.request, output.tokens);
     }
     return std::nullopt;
   }

@@ -12,7 +12,12 @@ namespace kvfence::engine::on_device {
 void Facet::start(const EngineSetup& setup, EngineRole role) {
   setup_ = &setup;
   role_ = role;
-  runner_.reset(setup);
+  const auto number = static_cast<std::size_t>(role);
+  const std::uint32_t num_ranks =
+      setup.device && number < setup.num_ranks.size() ? setup.num_ranks[number] : 0;
+  runners_.resize(num_ranks);
+  for (ModelRunner& runner : runners_) runner.reset(setup);
+  progress_ = RankProgress(num_ranks);
 }
 
 void Facet::plan(const SchedulerObservation& shown, PlannedStep& step) {
@@ -23,30 +28,33 @@ void Facet::plan(const SchedulerObservation& shown, PlannedStep& step) {
 
 // ---- Commands ----
 
-ErrorCode Facet::run(const Execute&, const Around& around, DeviceObserved& observed) {
-  std::list<PlannedStep>& in_flight = around.in_flight;
-  const auto step =
-      std::ranges::find_if(in_flight, [](const PlannedStep& each) { return !each.is_executed; });
-  if (step == in_flight.end()) return ErrorCode::kNoStepInFlight;
-  if (step != in_flight.begin() && !std::prev(step)->is_polled) return ErrorCode::kNoStepInFlight;
-  const KVConnectorMetadata* const metadata = step->output.kv_connector_metadata.get();
-  for (EngineRank& rank : around.ranks) {
-    if (!rank.worker) continue;
+ErrorCode Facet::run(const Execute& command, const Around& around, DeviceObserved& observed) {
+  if (command.rank && *command.rank >= around.ranks.size()) return ErrorCode::kNotInConfig;
+  const std::vector<std::uint32_t> whose =
+      progress_.executing(command.rank, around.in_flight.size());
+  if (whose.empty()) return ErrorCode::kNoStepInFlight;
+  PlannedStep& step = *std::next(around.in_flight.begin(), progress_.num_executed(whose.front()));
+  for (const std::uint32_t number : whose) execute(step, number, around.ranks[number]);
+  progress_.execute(whose);
+  take_submitted(around.ranks, observed);
+  return ErrorCode::kNone;
+}
+
+void Facet::execute(PlannedStep& step, std::uint32_t number, EngineRank& rank) {
+  if (rank.worker) {
+    const KVConnectorMetadata* const metadata = step.output.kv_connector_metadata.get();
     KVFENCE_CHECK(metadata, "such a connector always has metadata");
     rank.worker->handle_preemptions(*metadata);
     rank.worker->bind_connector_metadata(*metadata);
     rank.worker->start_load_kv();
   }
-  runner_.take_in_blocks(*step);
-  if (step->output.total_num_scheduled_tokens > 0) {
-    runner_.enqueue_forward(*step, around.ranks);
-    for (EngineRank& rank : around.ranks) {
-      if (rank.worker) rank.worker->wait_for_save();
-    }
+  runners_[number].take_in_blocks(step);
+  if (step.output.total_num_scheduled_tokens == 0) return;
+  while (step.sampled.size() < runners_.size()) {
+    step.sampled.push_back(std::make_shared<Sampled>());
   }
-  step->is_executed = true;
-  take_submitted(around.ranks, observed);
-  return ErrorCode::kNone;
+  runners_[number].enqueue_forward(step, step.sampled[number], *rank.device);
+  if (rank.worker) rank.worker->wait_for_save();
 }
 
 ErrorCode Facet::run(const Advance& command, const Around& around, DeviceObserved& observed) {
@@ -73,24 +81,28 @@ ErrorCode Facet::run(const FailNext& command, const Around& around, DeviceObserv
   return ErrorCode::kNone;
 }
 
-PlannedStep* Facet::poll(const Around& around, std::vector<KVConnectorWorkerOutput>& outputs,
-                         DeviceObserved& observed) const {
-  const auto step = std::ranges::find_if(around.in_flight,
-                                         [](const PlannedStep& each) { return !each.is_polled; });
-  if (step == around.in_flight.end() || !step->is_executed) return nullptr;
-  outputs.resize(around.ranks.size());
+ErrorCode Facet::poll(const Poll& command, const Around& around, DeviceObserved& observed,
+                      PlannedStep*& polled) {
+  if (command.rank && *command.rank >= around.ranks.size()) return ErrorCode::kNotInConfig;
+  const std::vector<std::uint32_t> whose = progress_.polling(command.rank);
+  if (whose.empty()) return ErrorCode::kNoStepInFlight;
+  const std::uint32_t place = progress_.num_polled(whose.front());
+  PlannedStep& step = *std::next(around.in_flight.begin(), place);
+  step.worker_outputs.resize(around.ranks.size());
   std::vector<EndedTransfer>& ended = observed.ended.emplace();
   ended.clear();
-  for (std::size_t number = 0; number < around.ranks.size(); ++number) {
+  for (const std::uint32_t number : whose) {
     EngineRank& rank = around.ranks[number];
     if (!rank.worker) continue;
-    rank.worker->get_finished(step->finished, outputs[number]);
+    rank.worker->get_finished(step.finished, step.worker_outputs[number]);
     rank.worker->clear_connector_metadata();
     rank.device_copies->take_ended(ended);
   }
   if (setup_->simple) take_submitted(around.ranks, observed);
-  step->is_polled = true;
-  return &*step;
+  progress_.poll(whose);
+  step.is_polled = place < progress_.num_polled_by_all();
+  if (step.is_polled) polled = &step;
+  return ErrorCode::kNone;
 }
 
 void Facet::take_sampled(const PlannedStep& step, std::vector<EngineRank>& ranks,

@@ -15,6 +15,7 @@
 #include "properties/engine/model_runner.h"
 #include "properties/engine/planned_step.h"
 #include "properties/engine/rank.h"
+#include "properties/engine/rank_progress.h"
 
 namespace kvfence::engine::on_device {
 
@@ -24,9 +25,9 @@ class Facet {
   void start(const EngineSetup& setup, EngineRole role);
 
   void add(const std::string& request, const RequestSpec& spec) {
-    runner_.add(request, spec, setup_->num_ranks.front());
+    for (ModelRunner& runner : runners_) runner.add(request, spec);
   }
-  /// What the model runner needs of a step when it is executed.
+  /// What the model runners need of a step when it is executed.
   static void plan(const SchedulerObservation& shown, PlannedStep& step);
 
   /// What a command is run on.
@@ -38,12 +39,15 @@ class Facet {
   ErrorCode run(const Advance& command, const Around& around, DeviceObserved& observed);
   ErrorCode run(const FailNext& command, const Around& around, DeviceObserved& observed);
 
-  /// Takes the outputs of the ranks' halves, as far as there are some. Null: there is no such step.
-  PlannedStep* poll(const Around& around, std::vector<KVConnectorWorkerOutput>& outputs,
-                    DeviceObserved& observed) const;
+  /// Takes what the ranks' halves report, as far as there are some, to their step. polled: that
+  /// step, if all ranks have now been asked for it, else left alone.
+  ErrorCode poll(const Poll& command, const Around& around, DeviceObserved& observed,
+                 PlannedStep*& polled);
   /// Waits for the step's forwards. Replaces sampled by what all ranks say.
   static void take_sampled(const PlannedStep& step, std::vector<EngineRank>& ranks,
                            FlatLists<TokenId>& sampled);
+  /// The oldest step is over.
+  void end_step() { progress_.update(); }
 
   // What a drain begins and ends with.
   static void begin_drain(std::vector<EngineRank>& ranks);
@@ -52,15 +56,17 @@ class Facet {
 
   void observe(const std::vector<EngineRank>& ranks, std::size_t num_steps, bool has_state,
                DeviceObserved& observed);
-  void add_to(StateHash& hash) const { hash.add(runner_); }
+  void add_to(StateHash& hash) const { hash.add_all(runners_, progress_); }
 
  private:
+  void execute(PlannedStep& step, std::uint32_t number, EngineRank& rank);
   static void take_submitted(std::vector<EngineRank>& ranks, DeviceObserved& observed);
   void observe_pages(const std::vector<EngineRank>& ranks, DeviceObserved& observed);
 
   const EngineSetup* setup_ = nullptr;
   EngineRole role_ = EngineRole::kProducer;
-  ModelRunner runner_;
+  std::vector<ModelRunner> runners_;  ///< by rank
+  RankProgress progress_;
 };
 
 }  // namespace kvfence::engine::on_device

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "properties/engine/rank_progress.h"
+#include "properties/engine/shown_requests.h"
 #include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine::on_device {
@@ -26,13 +28,15 @@ constexpr std::string_view kShapesOfSimple[] = {"Ft", "tf", "f", "f", "f", "f"};
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"};
 constexpr std::array<std::string_view, 3> kFaults = {"copy", "wait", "record"};
 constexpr std::uint32_t kWeights[] = {1, 4};  // Drain, FailNext
+constexpr std::array<std::uint32_t, 4> kApartIn = {0, 2, 4, 8};
 
 class DeviceDraws final : public Draws {
  public:
   DeviceDraws(const Config& config, Choices& choices, EngineRole role)
       : config_(config),
         role_(role),
-        can_fail_(assembly_of(config) == Assembly::kOffloadingOnDevice) {
+        can_fail_(assembly_of(config) == Assembly::kOffloadingOnDevice),
+        progress_(config.ranks) {
     if (const auto* record = config.connector<offloading::Record>()) record_ = *record;
     // Eager, usual, lazy; a compute stream that is as lazy as can be is driven by updates.
     constexpr std::array<std::uint32_t, 4> kLate = {1, 3, 6, 30};
@@ -41,6 +45,7 @@ class DeviceDraws final : public Draws {
     late_in_.resize(config.ranks, usual);
     // Mostly one rank is late in all it does: its transfers outlive many steps.
     if (!choices.once_in(3)) late_in_[choices.below(config.ranks)] = {6, 30, 30};
+    if (config.ranks > 1) apart_in_ = pick(choices, kApartIn);
   }
 
   void adjust(Habits& habits, Choices& choices) const override {
@@ -66,20 +71,17 @@ class DeviceDraws final : public Draws {
   void take_in(const Picture& picture, const Observation& now) override {
     const auto& num_transfers = now.of(role_).num_transfers;
     num_transfers_ = num_transfers.has_value() ? *num_transfers : 0;
-    if (has_accepted<Execute>(picture, now)) ++num_executed_;
-    if (has_accepted<Poll>(picture, now)) ++num_polled_;
-    if (has_accepted<Update>(picture, now)) {
-      --num_executed_;
-      --num_polled_;
+    const bool is_taken = picture.last && now.error == ErrorCode::kNone;
+    if (is_taken && (role_of(*picture.last) == role_ || has_ended(now))) {
+      progress_.take_in(*picture.last, now);
     }
-    if (has_accepted<Drain>(picture, now) || has_ended(now)) num_executed_ = num_polled_ = 0;
   }
 
   /// Each stream half the time, so that an eager one leaves room for something else.
   std::optional<Command> next(Picture& picture, Choices& choices) override {
     if (picture.is_in_tail) return advance_in_turn();
     for (std::size_t stream = 0; stream < kStreams.size(); ++stream) {
-      const bool has_work = stream == 0 ? num_executed_ > 0 : num_transfers_ > 0;
+      const bool has_work = stream == 0 ? progress_.num_executed_by_one() > 0 : num_transfers_ > 0;
       if (!has_work || choices.once_in(2)) continue;
       const std::uint32_t rank = choices.below(config_.ranks);
       if (!choices.once_in(late_in_[rank][stream])) continue;
@@ -102,7 +104,7 @@ class DeviceDraws final : public Draws {
   /// Each stream of each rank that has work, and a step after each.
   std::optional<Command> advance_in_turn() {
     const auto num_streams = static_cast<std::uint32_t>(kStreams.size());
-    is_advanced_ = !is_advanced_ && (num_executed_ > 0 || num_transfers_ > 0);
+    is_advanced_ = !is_advanced_ && (progress_.num_executed_by_one() > 0 || num_transfers_ > 0);
     if (!is_advanced_) return std::nullopt;
     std::uint32_t stream = num_turns_++ % num_streams;
     if (num_transfers_ == 0) stream = 0;
@@ -113,16 +115,23 @@ class DeviceDraws final : public Draws {
   std::optional<Command> step(EngineRole role, const Picture& picture,
                               Choices& choices) const override {
     if (role != role_) return std::nullopt;
-    if (num_polled_ < num_executed_) return Poll{role_};
     const std::size_t num_planned = picture.of(role_).in_flight.size();
+    if (apart_in_ > 0 && !picture.is_in_tail && choices.once_in(apart_in_)) {
+      const std::uint32_t rank = choices.below(config_.ranks);
+      if (!progress_.polling(rank).empty()) return Poll{role_, rank};
+      if (!progress_.executing(rank, num_planned).empty()) return Execute{role_, rank};
+    }
+    if (!progress_.polling(std::nullopt).empty()) return Poll{role_};
     if (num_planned == 0) return Schedule{role_};
     const bool has_room = num_planned < config_.max_concurrent_batches;
     const std::uint32_t idle_in = picture.habits.idle_in;
-    if (has_room && num_executed_ > 0 && (idle_in == 0 || !choices.once_in(idle_in))) {
+    const bool is_executed = progress_.num_executed_by_one() > 0;
+    if (has_room && is_executed && (idle_in == 0 || !choices.once_in(idle_in))) {
       return Schedule{role_};
     }
     if (has_room && choices.once_in(4)) return Schedule{role_};
-    if (num_executed_ < num_planned && (num_polled_ == 0 || !choices.once_in(3))) {
+    const bool can_execute = !progress_.executing(std::nullopt, num_planned).empty();
+    if (can_execute && (progress_.num_polled_by_all() == 0 || !choices.once_in(3))) {
       return Execute{role_};
     }
     Update update;
@@ -133,9 +142,9 @@ class DeviceDraws final : public Draws {
   std::optional<Command> bent(Picture& /*picture*/, Choices& choices) override {
     switch (choices.below(8)) {
       case 0:
-        return Execute{role_};
+        return Execute{role_, rank_or_none(choices)};
       case 1:
-        return Poll{role_};
+        return Poll{role_, rank_or_none(choices)};
       case 2:
         return Advance{"copy", 0, role_};
       case 3:
@@ -162,10 +171,9 @@ class DeviceDraws final : public Draws {
   }
 
  private:
-  template <class Accepted>
-  bool has_accepted(const Picture& picture, const Observation& now) const {
-    const auto* command = picture.accepted<Accepted>(now);
-    return command && command->engine == role_;
+  std::optional<std::uint32_t> rank_or_none(Choices& choices) const {
+    if (choices.once_in(2)) return std::nullopt;
+    return choices.below(config_.ranks + 1);
   }
 
   const Config config_;
@@ -174,9 +182,9 @@ class DeviceDraws final : public Draws {
   bool can_fail_;
   using Lateness = std::array<std::uint32_t, kStreams.size()>;
 
-  std::vector<Lateness> late_in_;   ///< by rank and stream
-  std::uint32_t num_executed_ = 0;  ///< steps, not taken in
-  std::uint32_t num_polled_ = 0;    ///< of those
+  std::vector<Lateness> late_in_;  ///< by rank and stream
+  std::uint32_t apart_in_ = 0;     ///< how often a rank executes or is polled alone; 0: never
+  RankProgress progress_;
   std::uint32_t num_transfers_ = 0;
   bool is_advanced_ = false;     ///< by the last command of a tail
   std::uint32_t num_turns_ = 0;  ///< of streams, in tails

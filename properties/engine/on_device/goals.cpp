@@ -14,6 +14,8 @@
 
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
+#include "properties/core/invariant_values.h"
+#include "properties/engine/rank_progress.h"
 
 namespace kvfence::engine::on_device {
 namespace {
@@ -30,6 +32,7 @@ constexpr Goal kGoals[] = {
     {"aborted_with_transfers", "requests were ended from outside while transfers were in flight"},
     {"held_freed", "held blocks were freed, since the stores were over"},
     {"run_ahead", "a step was executed while one before it was in flight"},
+    {"rank_ahead", "a rank executed a step when another one had not executed the one before"},
     {"planned_between", "a step was planned between the execution of one before it and its update"},
     {"prefix_hit", "a request began behind tokens that it did not compute"},
     {"request_finished", "a request said all that it was asked for"},
@@ -67,10 +70,13 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       return;
     }
     was_idle_ = {};
+    const std::uint32_t num_executed_before = progress_.num_executed_by_one();
+    progress_.take_in(command, after);
     if (std::holds_alternative<Schedule>(command)) {
       count_schedule(before, after);
     } else if (std::holds_alternative<Execute>(command)) {
-      count_execute(before, after);
+      const bool is_first = progress_.num_executed_by_one() > num_executed_before;
+      count_execute(is_first, before, after);
     } else if (std::holds_alternative<Poll>(command)) {
       count_poll(after);
     } else if (std::holds_alternative<Update>(command)) {
@@ -84,7 +90,6 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("cpu_cache_reset_with_transfers", had_transfers && reset->reset_connector);
     } else if (std::holds_alternative<Drain>(command)) {
       add("drained_with_transfers", had_transfers);
-      num_executed_ = 0;
       flushes_.clear();
       in_flight_.clear();
     }
@@ -94,7 +99,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   void count_schedule(const Observation& before, const Observation& after) {
     flushes_.push_back(!after.jobs_to_flush->empty() || !after.requests_to_flush->empty());
     add("preempted_while_storing", has_transfers(before) && !after.preempted->empty());
-    add("planned_between", num_executed_ > 0);
+    add("planned_between", progress_.num_executed_by_one() > 0);
     add("prefix_hit", std::ranges::any_of(*after.new_reqs, [](const auto& entry) {
           return entry.num_computed_tokens > 0;
         }));
@@ -112,10 +117,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     was_reset_ = false;
   }
 
-  void count_execute(const Observation& before, const Observation& after) {
-    add("run_ahead", num_executed_ > 0);
-    ++num_executed_;
-    if (!flushes_.empty()) {
+  /// is_first: whether the step was executed by no rank before.
+  void count_execute(bool is_first, const Observation& before, const Observation& after) {
+    add("run_ahead", progress_.num_executed_by_one() > 1);
+    add("rank_ahead", progress_.is_one_ahead());
+    if (is_first && !flushes_.empty()) {
       add("flushed_while_storing", flushes_.front() && has_transfers(before));
       flushes_.erase(flushes_.begin());
     }
@@ -131,6 +137,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
   void count_poll(const Observation& after) {
+    const bool is_reported = after.finished_recving.has_value();
     bool has_store = false;
     bool has_load = false;
     for (const EndedTransfer& ended : *after.ended) {
@@ -142,8 +149,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       });
       if (transfer == in_flight_.end()) continue;
       if (!ended.store) {
-        const auto& received = *after.finished_recving;
-        add("late_rank", std::ranges::find(received, transfer->request) == received.end());
+        add("late_rank",
+            is_reported && !detail::contains(*after.finished_recving, transfer->request));
         if (!ended.succeeded) failed_loads_.insert(transfer->request);
       }
       in_flight_.erase(transfer);
@@ -156,11 +163,10 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("load", has_load);
     add("both_directions", has_store && has_load);
     add("report_held_back", after.ended->empty() && has_transfers(after));
-    add("held_freed", !after.finished_sending->empty());
+    add("held_freed", is_reported && !after.finished_sending->empty());
   }
 
   void count_update(const Observation& after) {
-    --num_executed_;
     bool has_finished = false;
     for (const RequestOutput& output : *after.outputs) {
       has_finished |= is_finished(output.status);
@@ -175,9 +181,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   bool was_reset_ = false;                 ///< since the last step was planned
   std::vector<DeviceTransfer> in_flight_;  ///< not reported
   std::set<std::string> failed_loads_;     ///< requests
-  std::uint32_t num_executed_ = 0;         ///< steps, not taken in
-  std::vector<bool> flushes_;              ///< of each planned step: whether it flushes anything
-  std::array<bool, 2> was_idle_ = {};      ///< store, load: nothing but the device ran since
+  RankProgress progress_{config().ranks};
+  std::vector<bool> flushes_;          ///< of each planned step: whether it flushes anything
+  std::array<bool, 2> was_idle_ = {};  ///< store, load: nothing but the device ran since
 };
 
 }  // namespace

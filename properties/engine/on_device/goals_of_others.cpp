@@ -9,6 +9,7 @@
 
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
+#include "properties/engine/rank_progress.h"
 #include "properties/engine/rooms.h"
 
 namespace kvfence::engine::on_device {
@@ -17,6 +18,7 @@ namespace {
 constexpr Goal kGoalsOfOthers[] = {
     {"prefix_hit", "a request began after tokens that it did not compute"},
     {"run_ahead", "a step was executed while one before it was in flight"},
+    {"rank_ahead", "a rank executed a step when another one had not executed the one before"},
     {"request_finished", "a request said all that it was asked for"},
     {"preempted_alone", "a request was preempted under no connector while a step was in flight"},
     {"reset_while_running", "running requests were preempted by a reset, with a step in flight"},
@@ -50,8 +52,9 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
              const World&) {
     if (after.error != ErrorCode::kNone) return;
     if (setup().is_pair()) return count_of_pair(command, before, after);
+    progress_.take_in(command, after);
+    const std::uint32_t num_executed = progress_.num_executed_by_one();
     if (has_ended(after)) {
-      num_executed_ = 0;
       in_flight_.clear();
       return;
     }
@@ -71,12 +74,11 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     if (std::holds_alternative<Schedule>(command)) {
       count_schedule(before, after);
     } else if (std::holds_alternative<Execute>(command)) {
-      add("run_ahead", num_executed_ > 0);
-      ++num_executed_;
+      add("run_ahead", num_executed > 1);
+      add("rank_ahead", progress_.is_one_ahead());
     } else if (std::holds_alternative<Poll>(command)) {
       count_poll(after);
     } else if (std::holds_alternative<Update>(command)) {
-      --num_executed_;
       add("request_finished", std::ranges::any_of(*after.outputs, [](const RequestOutput& output) {
             return is_finished(output.status);
           }));
@@ -85,12 +87,11 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
       add("aborted_while_loading", has_load() && after.num_unfinished < before.num_unfinished);
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
       add("reset_while_running",
-          reset->reset_running_requests && num_executed_ > 0 && before.num_running > 0);
+          reset->reset_running_requests && num_executed > 0 && before.num_running > 0);
       add("running_reset",
           reset->reset_running_requests && num_in_flight > 0 && before.num_running > 0);
     } else if (std::holds_alternative<Drain>(command)) {
       add("drained_with_transfers", num_in_flight > 0);
-      num_executed_ = 0;
       in_flight_.clear();
     }
   }
@@ -193,7 +194,7 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     }
     const bool is_received = after.finished_recving.has_value() && !after.finished_recving->empty();
     add("copied_by_simple", has_simple_load && is_received);
-    add("late_rank", has_simple_load && !is_received);
+    add("late_rank", has_simple_load && after.finished_recving.has_value() && !is_received);
   }
 
   // Of a pair.
@@ -201,8 +202,8 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
   std::set<std::pair<std::uint32_t, std::uint32_t>> loads_;  ///< the consumer's: rank, job
 
   std::vector<DeviceTransfer> in_flight_;  ///< not reported
-  std::uint32_t num_executed_ = 0;         ///< steps, not taken in
-  bool was_idle_[2] = {};                  ///< store, load: nothing but the device ran since
+  RankProgress progress_{config().ranks};
+  bool was_idle_[2] = {};  ///< store, load: nothing but the device ran since
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/engine/on_device/token_oracle.h"
+#include "properties/engine/rank_progress.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::on_device {
@@ -148,10 +150,9 @@ class BlockContents {
 class Invariants final : public Rules {
  public:
   explicit Invariants(const EngineSetup& setup)
-      : setup_(setup),
-        tokens_(setup.windows),
-        contents_(setup),
-        engines_(setup.schedulers.size()) {}
+      : setup_(setup), tokens_(setup.windows), contents_(setup), engines_(setup.schedulers.size()) {
+    for (Engine& engine : engines_) engine = at_rest();
+  }
 
   std::optional<Divergence> check(const Command& command, const Observation* /*before*/,
                                   const Observation& observation, const World& world,
@@ -172,9 +173,11 @@ class Invariants final : public Rules {
   };
 
   struct Engine {
-    std::vector<Submitted> in_flight;                   ///< not reported, in order
-    std::set<std::pair<std::uint32_t, bool>> faults;    ///< that wait: rank, of a store
-    std::vector<Submitted> ended;                       ///< by the last report
+    RankProgress progress;
+    std::vector<Submitted> in_flight;                 ///< not reported, in order
+    std::set<std::pair<std::uint32_t, bool>> faults;  ///< that wait: rank, of a store
+    /// By the steps in flight for which a rank was polled, the oldest first.
+    std::deque<std::vector<Submitted>> ended;
     std::map<std::string, std::uint32_t> num_on_ranks;  ///< by request: ranks that have its load
     std::map<JobId, std::vector<std::string>> loads;  ///< of the simple connector, by event: whose
   };
@@ -195,17 +198,27 @@ class Invariants final : public Rules {
       // Another engine starts with empty devices.
       const bool was_drained = std::holds_alternative<Drain>(command) && is_taken && role == asked;
       const bool is_at_rest = was_drained || has_ended(observation);
-      if (is_at_rest) engine = {};
-      if (auto found = check(engine, observation.of(role), observation)) return found;
+      if (is_at_rest) engine = at_rest();
+      const bool is_asked = is_taken && role == asked;
+      if (auto found =
+              check(engine, is_asked ? &command : nullptr, observation.of(role), observation)) {
+        return found;
+      }
       if (!is_at_rest) continue;
       if (auto found = check_rest(observation.of(role))) return found;
     }
     return std::nullopt;
   }
 
-  /// What an engine shows; an answer only if it was asked.
-  std::optional<Divergence> check(Engine& engine, const EngineObservation& shown,
-                                  const Report& report) {
+  Engine at_rest() const {
+    Engine engine;
+    engine.progress = RankProgress(setup_.num_ranks.front());
+    return engine;
+  }
+
+  /// What an engine shows. command: null, unless it was asked.
+  std::optional<Divergence> check(Engine& engine, const Command* command,
+                                  const EngineObservation& shown, const Observation& answer) {
     if (shown.load_event.has_value()) engine.loads[*shown.load_event] = *shown.load_requests;
     if (*shown.num_races != 0) return broken("nothing_races", "num_races", 0U, *shown.num_races);
     if (*shown.num_misuses != 0) {
@@ -218,7 +231,9 @@ class Invariants final : public Rules {
         engine.in_flight.push_back({transfer, fails});
       }
     }
-    if (auto found = check_reports(engine, shown, report)) return found;
+    if (command) {
+      if (auto found = check_progress(engine, *command, answer, shown)) return found;
+    }
     const auto num_in_flight = static_cast<std::uint32_t>(engine.in_flight.size());
     if (*shown.num_transfers != num_in_flight) {
       return broken("each_transfer_is_reported_once", "num_transfers", num_in_flight,
@@ -227,9 +242,21 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  Found check_reports(Engine& engine, const EngineObservation& shown, const Report& report) {
-    if (!shown.ended.has_value()) return std::nullopt;
-    engine.ended.clear();
+  Found check_progress(Engine& engine, const Command& command, const Observation& answer,
+                       const EngineObservation& shown) {
+    if (shown.ended.has_value()) {
+      if (auto found = check_ended(engine, shown)) return found;
+    }
+    const std::uint32_t num_before = engine.progress.num_polled_by_all();
+    engine.progress.take_in(command, answer);
+    const std::uint32_t num_now = engine.progress.num_polled_by_all();
+    if (num_now < num_before) engine.ended.pop_front();
+    if (num_now <= num_before) return std::nullopt;
+    return check_answer(engine, engine.ended[num_before], answer);
+  }
+
+  Found check_ended(Engine& engine, const EngineObservation& shown) const {
+    engine.ended.resize(engine.progress.num_executed_by_one());
     for (const EndedTransfer& ended : *shown.ended) {
       const auto next = std::ranges::find_if(engine.in_flight, [&](const Submitted& each) {
         const DeviceTransfer& transfer = each.transfer;
@@ -240,12 +267,13 @@ class Invariants final : public Rules {
         return broken("each_transfer_is_reported_once", "ended", std::vector<EndedTransfer>{},
                       {ended});
       }
-      engine.ended.push_back(*next);
+      std::vector<Submitted>& of_step = engine.ended[engine.progress.num_polled(ended.rank)];
+      of_step.push_back(*next);
       engine.in_flight.erase(next);
       if (!ended.succeeded) continue;
-      if (auto found = check_arrival(engine.ended.back().transfer, shown)) return found;
+      if (auto found = check_arrival(of_step.back().transfer, shown)) return found;
     }
-    return check_answer(engine, report);
+    return std::nullopt;
   }
 
   Found check_arrival(const DeviceTransfer& transfer, const EngineObservation& shown_state) const {
@@ -271,15 +299,16 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  /// What the ranks' report says of the transfers that have just ended. What NIXL's reads add to it
-  /// is judged elsewhere (properties/engine/nixl).
-  Found check_answer(Engine& engine, const Report& report) {
+  /// What the ranks' report of a step says of the transfers that have ended. What NIXL's reads add
+  /// to it is judged elsewhere (properties/engine/nixl).
+  Found check_answer(Engine& engine, const std::vector<Submitted>& all_ended,
+                     const Report& report) const {
     if (!setup_.has_workers()) return std::nullopt;
     const bool fences = setup_.scheduler().kv_cache.pool.rules.offload_fences_reuse;
     std::set<BlockId> invalid;
     std::map<JobId, CompletedJob> jobs;
     std::set<std::string> loaded;
-    for (const Submitted& each : engine.ended) {
+    for (const Submitted& each : all_ended) {
       const DeviceTransfer& transfer = each.transfer;
       const bool is_of_simple = setup_.is_of_simple(transfer.job);
       if (is_of_simple ? transfer.store : fences) {

@@ -33,18 +33,15 @@ using detail::contains;
 
 // ---- The scheduler itself ----
 
-/// Grammars, and drafts out of turn.
-constexpr std::uint32_t kWeights[] = {6, 4};
+/// Grammars.
+constexpr std::uint32_t kWeights[] = {6};
 
 class SchedulerDraws final : public Draws {
  public:
   SchedulerDraws(const Config& config, Choices& choices)
-      : num_drafts_(config.num_speculative_tokens),
-        drafts_by_command_(num_drafts_ > 0 && !config.async_scheduling),
-        stop_in_(choices.once_in(3) ? 4 : 24),
-        is_last_first_(choices.once_in(2)) {
-    capacity_ = kv_cache::capacity_of(config);
-  }
+      : stop_in_(choices.once_in(3) ? 4 : 24),
+        is_last_first_(choices.once_in(2)),
+        capacity_(kv_cache::capacity_of(config)) {}
 
   void adjust(Habits& habits, Choices& choices) const override {
     habits.weights = {160, 24, 6, 1, 5, 3};
@@ -63,30 +60,12 @@ class SchedulerDraws final : public Draws {
     return member != "max_offload_tokens" && member != "do_remote_decode";
   }
 
-  void take_in(const Picture& picture, const Observation& now) override {
-    if (!picture.accepted<Update>(now)) return;
-    to_draft_.clear();
-    if (!drafts_by_command_ || !now.outputs.has_value()) return;
-    for (const RequestOutput& output : *now.outputs) to_draft_.push_back(output.request);
-  }
-
   std::optional<Command> next(Picture& picture, Choices& choices) override {
-    if (to_draft_.empty()) {
-      return picture.is_in_tail ? act(0, picture, choices) : std::nullopt;  // a grammar
-    }
-    std::string name = std::move(to_draft_.back());
-    to_draft_.pop_back();
-    if (choices.once_in(6)) return std::nullopt;
-    return draw_drafts(std::move(name), choices);
+    return picture.is_in_tail ? act(0, picture, choices) : std::nullopt;
   }
 
-  std::optional<Command> act(std::size_t place, Picture& picture, Choices& choices) override {
-    const std::vector<RequestState>& known = picture.engine().known;
-    if (place == 1) {
-      if (known.empty() || !drafts_by_command_) return std::nullopt;
-      return draw_drafts(pick(choices, known).id, choices);
-    }
-    for (const RequestState& state : known) {
+  std::optional<Command> act(std::size_t /*place*/, Picture& picture, Choices& choices) override {
+    for (const RequestState& state : picture.engine().known) {
       const bool waits = state.status == RequestStatus::kWaitingForGrammar;
       if (waits && !choices.once_in(3)) return GrammarCompiled{state.id};
     }
@@ -114,7 +93,6 @@ class SchedulerDraws final : public Draws {
   /// Some sample something of their own.
   void add_to(Update& command, const Picture& picture, Choices& choices) override {
     command.token = draw_token(choices);
-    if (num_drafts_ > 0) command.accepted = choices.below(num_drafts_ + 1);
     command.samples.clear();
     const auto& in_flight = picture.engine().in_flight;
     if (in_flight.empty()) return;
@@ -138,19 +116,9 @@ class SchedulerDraws final : public Draws {
     return choices.once_in(6) ? 1 : 0;
   }
 
-  Command draw_drafts(std::string name, Choices& choices) const {
-    UpdateDraftTokenIds command{std::move(name), {}};
-    std::uint32_t count = choices.once_in(4) ? choices.below(num_drafts_ + 1) : num_drafts_;
-    for (; count > 0; --count) command.tokens.push_back(draw_token(choices));
-    return command;
-  }
-
-  const std::uint32_t num_drafts_;
-  const bool drafts_by_command_;
   const std::uint32_t stop_in_;  ///< one sampled token in so many may stop a request
   const bool is_last_first_;     ///< who comes later is more urgent
-  std::uint32_t capacity_ = 1;
-  std::vector<std::string> to_draft_;  ///< who sampled in the last update, and has no drafts yet
+  const std::uint32_t capacity_;
 };
 
 // ---- The scripted connector ----
@@ -328,14 +296,7 @@ void draw_cache(Choices& choices, Config& config) {
 void draw_speculation(Choices& choices, Config& config) {
   config.async_scheduling = choices.once_in(2);
   config.max_concurrent_batches = choices.once_in(3) ? 1 : 2;
-  if (config.use_eagle || choices.once_in(3)) {
-    config.num_speculative_tokens = 1 + choices.below(3);
-    config.draft_model = !config.use_eagle && choices.once_in(2);
-  }
-  // Drafts that are not there yet cannot be planned with.
-  if (config.num_speculative_tokens > 0 && !config.async_scheduling) {
-    config.max_concurrent_batches = 1;
-  }
+  draw_drafts(choices, config);
 }
 
 /// What goes with everything: a pool for one kind of blocks.

@@ -18,10 +18,9 @@ namespace {
 
 constexpr std::string_view kShapes[] = {"Fw", "wf", "Fm", "Fwm", "F", "f", "f", "f", "f", "f"};
 
-const LeftOut kWindowOfOne(LeftOut::By::kGenerator,
-                           "engine.simple: a window of one token under v0.19",
-                           "it needs nothing from before, and upstream loads it into the null "
-                           "block",
+const LeftOut kWindowOfOne(LeftOut::By::kGenerator, "engine.simple: a window of one token",
+                           "it needs nothing from before, and upstream, under v0.19 or with eagle, "
+                           "loads it into the null block",
                            "engine/simple/left_out/a_window_of_one_token.kvs");
 
 /// The profile's rules, or now and then a mixture.
@@ -100,11 +99,11 @@ Config draw_config(Choices& choices) {
   draw_rules(choices, record);
   draw_groups(kShapes, choices, config);
   for (KVCacheSpec& spec : config.groups) {
-    if (kWindowOfOne(spec.sliding_window == 1 && config.profile == "v0.19")) {
-      spec.sliding_window = 2;
-    }
+    if (kWindowOfOne(spec.sliding_window == 1)) spec.sliding_window = 2;
   }
   if (!is_accepted(config)) config.groups.front() = full(config.hash_block_size);
+  config.use_eagle = choices.once_in(6);
+  draw_drafts(choices, config);
   make_valid(config);
   return config;
 }

@@ -17,6 +17,7 @@
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/shown_requests.h"
 #include "properties/engine/simple/facet.h"
 
@@ -57,6 +58,7 @@ constexpr Goal kGoals[] = {
     {"reset_refused", "a reset did not succeed"},
     {"running_reset", "a reset preempted running requests while copies were under way",
      kNeedsState},
+    {"drafts_rejected", "a draft was rejected while a copy was under way", kNeedsState},
     {"preempted_priority", "a request was preempted under priority"},
     {"reset_of_connector", "the connector was to be reset, which it cannot"},
 };
@@ -87,6 +89,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   void count(const Command& command, const Observation& before, const Observation& after,
              const World& world) {
+    const bool rejects = drafts_.rejects(command, after);
+    add("drafts_rejected", rejects && before.copies.has_value() && !before.copies->empty());
     if (std::holds_alternative<Schedule>(command)) {
       count_step(before, after, world);
     } else if (std::holds_alternative<Update>(command)) {
@@ -274,6 +278,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   const SimpleCPUOffloadSpec& spec() const { return *setup().simple; }
 
+  DraftsInFlight drafts_;
   std::deque<bool> flushes_;                      ///< steps in flight, oldest first
   std::map<JobId, std::vector<BlockId>> stores_;  ///< GPU blocks, not completed
   std::map<JobId, std::uint32_t> num_reports_;    ///< by store

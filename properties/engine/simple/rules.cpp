@@ -268,8 +268,14 @@ class Invariants final : public Rules {
 
   Found take_in_update(const Observation& observation) {
     if (in_flight_.empty()) return std::nullopt;
-    const PlannedStep step = std::move(in_flight_.front());
+    PlannedStep step = std::move(in_flight_.front());
     in_flight_.pop_front();
+    for (const RequestOutput& output : *observation.outputs) {
+      if (requests_.contains(output.request)) append(output.request, output.tokens);
+    }
+    if (setup_.scheduler().num_speculative_tokens > 0) {
+      settle(step.runs, sequences_, *observation.outputs);
+    }
     if (const auto wrong = copies_.run(step, sequences_)) {
       return broken_rule(kInvariants[wrong->rule], wrong->where, wrong->expected, wrong->actual);
     }
@@ -284,9 +290,6 @@ class Invariants final : public Rules {
       }
     }
     if (auto found = take_in_report(observation)) return found;
-    for (const RequestOutput& output : *observation.outputs) {
-      if (requests_.contains(output.request)) append(output.request, output.tokens);
-    }
     const bool is_quiet = copies_.is_idle() && in_flight_.empty();
     num_quiet_updates_ = is_quiet ? num_quiet_updates_ + 1 : 0;
     if (num_quiet_updates_ < kQuietUpdatesMax || events_.empty()) return std::nullopt;
