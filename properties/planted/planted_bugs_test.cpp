@@ -285,7 +285,7 @@ const std::vector<Canaries> kCanaries = {
          }},
     {.part = "engine.multi",
      .commands_max = 100'000,
-     .rule_commands_max = 100'000,
+     .rule_commands_max = 200'000,
      .shrunk_commands_max = 30,
      // Who loads, how many notices count, how an engine starts, and what comes together of several
      // children or ranks, decides the reference; what comes of it is sound.
