@@ -44,8 +44,6 @@ class PlaceSet {
 
   std::uint32_t size() const { return size_; }
 
-  bool contains(Place place) const { return has(words_[place / kWordBits], place) != 0; }
-
   /// Nothing happens if it is there.
   [[gnu::always_inline]] void insert(Place place) {
     std::uint64_t& word = words_[place / kWordBits];
