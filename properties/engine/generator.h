@@ -47,7 +47,8 @@ Config draw_small_engine(Assembly assembly, Choices& choices);
 /// of windows a retention interval is drawn, which make_valid takes back where there is none.
 void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Config& config);
 
-/// How many drafts there are, if any, and from what; one step in flight where they are told.
+/// Whether there are drafts, how many, and whether a draft model makes them. Without
+/// async_scheduling they come one step late: then one step is in flight.
 void draw_drafts(Choices& choices, Config& config);
 void drop_drafts(Config& config);
 
