@@ -5,7 +5,17 @@
 namespace kvfence {
 namespace {
 
-constexpr std::size_t kKeyBytes = 32;
+/// Most are as long as the digest that vLLM uses; tables treat others apart.
+constexpr std::size_t num_bytes_of(std::uint32_t number) {
+  switch (number % 8) {
+    case 3:
+      return 64;
+    case 5:
+      return 20;
+    default:
+      return 32;
+  }
+}
 
 /// SplitMix64's output function: a bijection that spreads every bit.
 std::uint64_t mix(std::uint64_t bits) {
@@ -17,24 +27,24 @@ std::uint64_t mix(std::uint64_t bits) {
 }  // namespace
 
 OffloadKey key_of_number(std::uint32_t number) {
-  OffloadKey key;
-  key.reserve(kKeyBytes);
-  for (std::uint64_t word = 0; word < kKeyBytes / 8; ++word) {
-    const std::uint64_t bits = mix((word << 32) + number + 1);
-    for (int shift = 0; shift < 64; shift += 8) key.push_back(static_cast<char>(bits >> shift));
+  OffloadKey key(num_bytes_of(number), '\0');
+  std::uint64_t bits = 0;
+  for (std::size_t at = 0; at < key.size(); ++at) {
+    bits = at % 8 == 0 ? mix((std::uint64_t{at / 8} << 32) + number + 1) : bits >> 8;
+    key[at] = static_cast<char>(bits);
   }
   // The last four bytes hold the number, hidden under the first four.
   for (std::size_t i = 0; i < 4; ++i) {
-    key[kKeyBytes - 4 + i] = static_cast<char>(key[i] ^ static_cast<char>(number >> (8 * i)));
+    key[key.size() - 4 + i] = static_cast<char>(key[i] ^ static_cast<char>(number >> (8 * i)));
   }
   return key;
 }
 
 std::optional<std::uint32_t> number_of_key(OffloadKeyView key) {
-  if (key.size() != kKeyBytes) return std::nullopt;
+  if (key.size() < 8) return std::nullopt;
   std::uint32_t number = 0;
   for (std::size_t i = 0; i < 4; ++i) {
-    const auto byte = static_cast<std::uint8_t>(key[kKeyBytes - 4 + i] ^ key[i]);
+    const auto byte = static_cast<std::uint8_t>(key[key.size() - 4 + i] ^ key[i]);
     number |= std::uint32_t{byte} << (8 * i);
   }
   if (key_of_number(number) != key) return std::nullopt;

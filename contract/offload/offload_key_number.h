@@ -1,6 +1,7 @@
 #pragma once
 
-/// Offload keys as people write them: numbers. Each stands for 32 bytes that look like a digest.
+/// Offload keys as people write them: numbers. Each stands for bytes that look like a digest: 32, one
+/// of eight 64, and one of eight 20.
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +10,7 @@
 
 namespace kvfence {
 
-/// The key of a number: 32 bytes, the same ever after.
+/// The key of a number, the same ever after.
 OffloadKey key_of_number(std::uint32_t number);
 
 /// The inverse; nothing for bytes that are no such key.

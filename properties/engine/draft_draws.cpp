@@ -76,11 +76,6 @@ void draw_drafts(Choices& choices, Config& config) {
   }
 }
 
-void drop_drafts(Config& config) {
-  config.use_eagle = config.draft_model = false;
-  config.num_speculative_tokens = 0;
-}
-
 std::unique_ptr<Draws> make_draft_draws(const Config& config) {
   return std::make_unique<DraftDraws>(config);
 }

@@ -124,7 +124,10 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
 
 void make_valid(Config& config) {
   if (!is_accepted(config)) config.retention_interval.reset();
-  if (!is_accepted(config)) drop_drafts(config);
+  if (!is_accepted(config)) {
+    config.use_eagle = config.draft_model = false;
+    config.num_speculative_tokens = 0;
+  }
   if (!is_accepted(config)) config.enable_caching = true;
   if (!is_accepted(config)) config.groups = {full(config.hash_block_size)};
 }

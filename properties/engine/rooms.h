@@ -46,6 +46,8 @@ namespace offloading {
 /// are those with which upstream does not trip over its own assertions: windowed groups have one
 /// block size, which divides that of the others; with several groups nobody reads the GPU's cache.
 Config draw_config(Choices& choices);
+/// The same for who takes no drafts.
+Config draw_without_drafts(Choices& choices);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role);
 GoalSuite goals();
 std::span<const Invariant> invariants();

@@ -196,8 +196,7 @@ Config draw_config(Choices& choices) {
   if (choices.once_in(12)) record.decode_bench_hma = choices.once_in(2);
   config.connectors->front() = record;
   draw_groups(kShapes, choices, config);
-  if (!is_accepted(config)) config.retention_interval.reset();
-  if (!is_accepted(config)) config.groups = {full(config.hash_block_size)};
+  make_valid(config);
   return config;
 }
 

@@ -55,8 +55,7 @@ void rotate(ConnectorList& children, Choices& choices) {
 
 /// The OffloadingConnector and one or two others.
 Config draw_real(Choices& choices) {
-  Config config = offloading::draw_config(choices);
-  drop_drafts(config);
+  Config config = offloading::draw_without_drafts(choices);
   MultiRecord multi;
   multi.children.push_back(config.connectors->front());
   const std::uint32_t kind = choices.below(3);
@@ -101,8 +100,7 @@ Config draw_scripted_alone(Choices& choices) {
 
 /// A pair over NIXL and one or two others.
 Config draw_pair(Choices& choices) {
-  Config config = offloading::draw_config(choices);
-  drop_drafts(config);
+  Config config = offloading::draw_without_drafts(choices);
   auto offloading = config.edit_connector<offloading::Record>();
   const nixl::Record nixl = nixl::draw_pair(choices, config);
   // A request of one token that is loaded whole has nothing left to compute.

@@ -310,11 +310,16 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, Engine
   return std::make_unique<OffloadingDraws>(config, choices, role);
 }
 
-Config draw_config(Choices& choices) {
+Config draw_without_drafts(Choices& choices) {
   Config config = draw_small_engine(Assembly::kOffloading, choices);
   config.ranks = 1 + choices.below(3);
   if (config.profile != "v0.19") draw_groups(kShapes, choices, config);
   draw_record(choices, config);
+  return config;
+}
+
+Config draw_config(Choices& choices) {
+  Config config = draw_without_drafts(choices);
   config.use_eagle = choices.once_in(6);
   draw_drafts(choices, config);
   make_valid(config);
