@@ -14,6 +14,24 @@
 /// A block file is *right-sized* if it is a regular file of the header's and the block's bytes. A
 /// key is *doubtful* if a load of it failed and its file may still be there.
 ///
+/// A *writer* has a number below kWritersMax: it holds a lock on N.lock in the folder of writers for
+/// as long as it lives, and its temporary files are N.<any>.tmp there. Each lock is tried with three
+/// kLock (open the file, which is made where it is missing; lock it; see that it still has its
+/// name), and kClose after a failure.
+///
+/// opening a tier
+///     kMakeFolder of the folder of writers (ENOENT: the one that it is in, then once more), and the
+///     tier becomes a writer: kClose of the lock that it still has; kList; of each number in a name,
+///     ascending, the lock is tried. Who holds it reclaims: kList, kRemove of each temporary file,
+///     kRemove of the lock file, kClose; whichever of these fails. A number is not free if its lock
+///     was not had, or a temporary file may be left. The lock of the smallest free number is tried:
+///     it is the tier's. Where that fails, or the first kList does, the tier is no writer. A new
+///     writer writes config.json where it is missing (kSize): kMakeFolder, kCreate (once), kWrite,
+///     kClose, kRename; after a failure from kWrite on, kRemove.
+///
+/// ending a tier
+///     kRemove of its lock file, but for one that has a temporary file left; kClose.
+///
 /// lookup(key)
 ///     kHit if the key is not doubtful and its file is right-sized (kSize); else kMiss.
 ///
@@ -23,8 +41,8 @@
 ///     kSync; kClose, also after a failure; kRename to its name. If the folder is missing (ENOENT),
 ///     kMakeFolder twice, for it and the folder that it is in, whatever comes of it, and kRename
 ///     once more. After a failure, kRemove of the temporary file. Success ends the doubt.
-///     Where the folder of temporary files is missing (kCreate: ENOENT), or could not be used so
-///     far, the store makes it again as opening a tier does, and goes on from kCreate, once.
+///     Where the folder of writers is missing (kCreate: ENOENT), or the tier is no writer, it becomes
+///     one as opening a tier does, and goes on from kCreate, once.
 ///
 /// loading a block
 ///     kOpen: if the file is missing (ENOENT), the load fails and the doubt ends. kSize, kRead of
@@ -76,5 +94,8 @@ inline constexpr std::size_t kBlockFileHeaderBytes = 64;
 
 /// The folder of temporary files and writers' locks, below FileMapper::rank_path().
 inline constexpr const char* kWritersFolder = "writers";
+
+/// Who has not got a number below this is no writer.
+inline constexpr std::uint32_t kWritersMax = 65'536;
 
 }  // namespace kvfence

@@ -8,12 +8,14 @@
 /// Beside it stands what GPU and tiers would have written: the bytes of a block follow from its
 /// key.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "contract/core/state_digest.h"
@@ -22,6 +24,20 @@
 #include "contract/tiering/secondary_tier.h"
 
 namespace kvfence {
+
+/// What another process does under a writer's number. Of kWritersMax on it is nobody's number.
+enum class WriterAct : std::uint8_t {
+  kClaims,  ///< takes the lock of the number, unless that is held
+  kWrites,  ///< begins a temporary file
+  kDies,    ///< loses the lock; its files stay
+  kStrays,  ///< makes a file Nx.tmp, which is no writer's name
+};
+
+inline constexpr std::size_t kNumWriterActs = 4;
+
+constexpr auto words_of(WriterAct) {
+  return std::to_array<std::string_view>({"claims", "writes", "dies", "strays"});
+}
 
 /// Not copyable: a folder is one place. A tier that has files is moved, as one with threads is.
 class TierFiles {
@@ -37,9 +53,13 @@ class TierFiles {
   virtual bool store(const TierJob& job) = 0;
   virtual bool load(const TierJob& job) = 0;
 
-  /// A plan of faults begins: calls are counted from 0. Requires: the plan has no kList, no kLock
-  /// and no kCreate that fails with ENOENT, which are about the folder of writers.
+  /// A plan of faults begins: calls are counted from 0. Requires: no kMakeFolder fails with ENOENT,
+  /// after which the folders around would be made, of which each implementation has others.
   virtual void begin(FaultPlan plan) = 0;
+
+  /// The tier ends, and is opened again; the plan goes on. If `overtaken`, another writer tries to
+  /// take number 0 in between.
+  virtual void restart(bool overtaken) = 0;
 
   // What other processes do to files, none of it by plan. A file that is not there stays so.
 
@@ -51,12 +71,15 @@ class TierFiles {
   virtual void resize_file(OffloadKeyView key, std::uint64_t bytes) = 0;
   /// In place of what is there.
   virtual void copy_file(OffloadKeyView from, OffloadKeyView to) = 0;
+  /// In the folder of writers.
+  virtual void act_as_writer(std::uint32_t number, WriterAct act) = 0;
 
   // What can be seen.
 
   /// Those that have a file, whatever is in it, ascending.
   virtual std::vector<OffloadKey> keys_with_file() = 0;
-  virtual std::uint32_t num_temporary_files() = 0;
+  /// The names in the folder of writers, ascending; of a temporary file N.<any>.tmp as N.tmp.
+  virtual const std::vector<std::string>& writers() = 0;
 
   /// For an observer: what its files hold, and what it knows of them.
   virtual void add_to(StateHash& hash) const { hash.add_unknown(); }

@@ -15,6 +15,7 @@
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/tiering/file_fault.h"
+#include "contract/tiering/tier_files.h"
 
 namespace kvfence {
 
@@ -94,8 +95,7 @@ struct Fault {
 };
 
 /// Errors: kNotInConfig: no such tier, or no file tier; kBadRange: no call of that operation can
-/// fail so (a short one that neither reads nor writes; what is about the folder of writers: list,
-/// lock, and create with ENOENT).
+/// fail so (a short one that neither reads nor writes; make_folder with ENOENT).
 struct TierFaults : OfTier {
   static constexpr Verb kVerb{"tier_faults", "what is to go wrong in a file tier's file system"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
@@ -103,6 +103,31 @@ struct TierFaults : OfTier {
   static void declare(auto& fields) {
     OfTier::declare(fields);
     fields.add("faults", &TierFaults::faults, Domain::kAnswers, "in place of those planned before");
+  }
+};
+
+/// Errors: kNotInConfig: no such tier, or no file tier.
+struct TierRestart : OfTier {
+  static constexpr Verb kVerb{"tier_restart", "a file tier ends and is opened again"};
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
+  bool overtaken = false;
+  static void declare(auto& fields) {
+    OfTier::declare(fields);
+    fields.optional("overtaken", &TierRestart::overtaken, Domain::kFlag,
+                    "another process takes number 0 in between");
+  }
+};
+
+/// Errors: kNotInConfig: no such tier, or no file tier.
+struct TierWriter : OfTier {
+  static constexpr Verb kVerb{"tier_writer", "another process acts as a writer on a tier's files"};
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
+  std::uint32_t number = 0;
+  WriterAct does = WriterAct::kClaims;
+  static void declare(auto& fields) {
+    OfTier::declare(fields);
+    fields.add("number", &TierWriter::number, Domain::kCount, "the writer's");
+    fields.add("does", &TierWriter::does, Domain::kChoice, "claims, writes, dies, strays");
   }
 };
 
@@ -155,11 +180,11 @@ template <class Keys>
 struct TierStateOf {
   static constexpr std::string_view kWord = "tier";
   Keys held;
-  std::uint32_t num_temporary_files = 0;
+  std::vector<std::string> writers = {"0.lock"};
   static void declare(auto& fields) {
     using S = TierStateOf;
     fields.add("held", &S::held, "keys, ascending; of files");
-    fields.optional("num_temporary_files", &S::num_temporary_files, "that a file tier left behind");
+    fields.optional("writers", &S::writers, "of a file tier: locks, temporary files");
   }
 };
 

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/tiering/file_tier.h"
+
 namespace kvfence::optimized {
 namespace {
-
-constexpr std::uint32_t kWritersMax = 65'536;
 
 /// The writer's number in "<number>.lock" or "<number>.<count>.tmp"; nothing for another name.
 std::optional<std::uint32_t> number_of(std::string_view name) {
@@ -35,14 +35,10 @@ int WriterNames::claim() {
   for (const std::string& name : names) {
     if (const std::optional<std::uint32_t> number = number_of(name)) numbers.insert(*number);
   }
-  for (std::uint32_t number : numbers) {
-    FileHandle lock = -1;
-    if (take_lock(number, lock) < 0) continue;
-    remove_temporary_files(number);
-    files_.remove(lock_path(number));
-    files_.close(lock);
-  }
+  std::erase_if(numbers, [this](std::uint32_t number) { return reclaim(number); });
   for (std::uint32_t number = 0; number < kWritersMax; ++number) {
+    // Its names may have been given out by another one.
+    if (numbers.contains(number)) continue;
     const int error = take_lock(number, lock_);
     if (error == -EWOULDBLOCK || error == -ESTALE) continue;
     if (error < 0) return error;
@@ -88,13 +84,26 @@ int WriterNames::take_lock(std::uint32_t number, FileHandle& lock) {
   return 0;
 }
 
-void WriterNames::remove_temporary_files(std::uint32_t number) {
+/// Whether the number is free, without a file.
+bool WriterNames::reclaim(std::uint32_t number) {
+  FileHandle lock = -1;
+  if (take_lock(number, lock) < 0) return false;
+  const bool removed = remove_temporary_files(number);
+  files_.remove(lock_path(number));
+  files_.close(lock);
+  return removed;
+}
+
+bool WriterNames::remove_temporary_files(std::uint32_t number) {
   // Listed under the lock: a writer may have made files between the last list and its death.
   std::vector<std::string> names;
-  if (files_.list(folder_, names) < 0) return;
+  if (files_.list(folder_, names) < 0) return false;
+  bool removed = true;
   for (const std::string& name : names) {
-    if (number_of(name) == number && name.ends_with(".tmp")) files_.remove(folder_ + "/" + name);
+    if (number_of(name) != number || !name.ends_with(".tmp")) continue;
+    removed = files_.remove(folder_ + "/" + name) == 0 && removed;
   }
+  return removed;
 }
 
 std::string WriterNames::lock_path(std::uint32_t number) const {

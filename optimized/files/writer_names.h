@@ -26,8 +26,9 @@ class WriterNames {
   WriterNames& operator=(const WriterNames&) = delete;
   ~WriterNames() { release(); }
 
-  /// Becomes a writer: removes what dead writers left, and takes the smallest free number. 0, or
-  /// a negative errno: then it is no writer. May be called again when the folder was lost.
+  /// Becomes a writer: removes what dead writers left, and takes the smallest number of which nobody
+  /// else has a file. 0, or a negative errno: then it is no writer. May be called again when the
+  /// folder was lost.
   /// Requires: the folder is there, or the answer is -ENOENT.
   int claim();
 
@@ -40,7 +41,8 @@ class WriterNames {
 
  private:
   int take_lock(std::uint32_t number, FileHandle& lock);
-  void remove_temporary_files(std::uint32_t number);
+  bool reclaim(std::uint32_t number);
+  bool remove_temporary_files(std::uint32_t number);
   std::string lock_path(std::uint32_t number) const;
   void release_locked(bool keep_lock);
 

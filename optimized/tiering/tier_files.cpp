@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -24,24 +25,38 @@ class RealTierFiles final : public TierFiles {
       : folder_("tier"),
         config_(tier_files_config(folder_.path())),
         mapper_(config_.files),
+        writers_path_(mapper_.rank_path() + "/" + kWritersFolder),
+        primary_(primary),
         faulty_(posix_),
-        tier_(config_, primary, faulty_),
-        other_block_(primary.slot_bytes) {}
+        other_block_(primary.slot_bytes) {
+    tier_.emplace(config_, primary_, faulty_);
+  }
 
-  LookupResult lookup(OffloadKeyView key) override { return tier_.lookup(key, {"any"}); }
+  ~RealTierFiles() override {
+    for (const auto& [number, lock] : others_) posix_.close(lock);
+  }
+
+  LookupResult lookup(OffloadKeyView key) override { return tier_->lookup(key, {"any"}); }
 
   bool store(const TierJob& job) override {
     for (OffloadKeyView key : job.keys) path_of(key);
-    tier_.submit_store(job);
+    tier_->submit_store(job);
     return result_of(job);
   }
 
   bool load(const TierJob& job) override {
-    tier_.submit_load(job);
+    tier_->submit_load(job);
     return result_of(job);
   }
 
   void begin(FaultPlan plan) override { faulty_.begin(std::move(plan)); }
+
+  void restart(bool overtaken) override {
+    is_listed_ = false;
+    tier_.reset();
+    if (overtaken) act_as_writer(0, WriterAct::kClaims);
+    tier_.emplace(config_, primary_, faulty_);
+  }
 
   /// By a tier of its own, that has no faults.
   void add(OffloadKeyView key, std::span<const std::byte> block) override {
@@ -89,14 +104,37 @@ class RealTierFiles final : public TierFiles {
     std::filesystem::copy_file(source, target, std::filesystem::copy_options::overwrite_existing);
   }
 
+  /// A handle of its own keeps a lock from the tier as another process does.
+  void act_as_writer(std::uint32_t number, WriterAct act) override {
+    is_listed_ = false;
+    const std::string name = writers_path_ + "/" + std::to_string(number);
+    const auto other = others_.find(number);
+    if (act == WriterAct::kWrites) {
+      std::ofstream(name + ".other" + std::to_string(num_written_++) + ".tmp").put('x');
+    } else if (act == WriterAct::kStrays) {
+      std::ofstream(name + "x.tmp").put('x');
+    } else if (act == WriterAct::kDies && other != others_.end()) {
+      posix_.close(other->second);
+      others_.erase(other);
+    } else if (act == WriterAct::kClaims && other == others_.end()) {
+      const FileHandle lock = posix_.open_lock(name + ".lock");
+      KVFENCE_CHECK(lock >= 0, "no room for another lock");
+      if (posix_.try_lock(lock) < 0) {
+        posix_.close(lock);
+      } else {
+        others_[number] = lock;
+      }
+    }
+  }
+
   std::vector<OffloadKey> keys_with_file() override {
     list();
     return keys_;
   }
 
-  std::uint32_t num_temporary_files() override {
+  const std::vector<std::string>& writers() override {
     list();
-    return num_temporary_files_;
+    return writers_;
   }
 
   void add_to(StateHash& hash) const override {
@@ -113,7 +151,8 @@ class RealTierFiles final : public TierFiles {
       all.add_unordered(one);
     }
     hash.add_kept(all, faulty_);
-    hash.add(tier_);
+    hash.add(*tier_);
+    for (const auto& [number, lock] : others_) hash.add(number);
   }
 
  private:
@@ -125,9 +164,9 @@ class RealTierFiles final : public TierFiles {
 
   bool result_of(const TierJob& job) {
     is_listed_ = false;
-    tier_.wait_idle();
+    tier_->wait_idle();
     std::vector<JobResult> results;
-    tier_.get_finished_jobs(results);
+    tier_->get_finished_jobs(results);
     return results == std::vector<JobResult>{{job.job_id, true}};
   }
 
@@ -136,30 +175,39 @@ class RealTierFiles final : public TierFiles {
     if (is_listed_) return;
     is_listed_ = true;
     keys_.clear();
-    num_temporary_files_ = 0;
+    writers_.clear();
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
       if (!entry.is_regular_file()) continue;
       const std::string path = entry.path().string();
-      if (path.ends_with(".tmp")) ++num_temporary_files_;
+      const bool is_temporary = path.ends_with(".tmp");
+      if (is_temporary || path.ends_with(".lock")) {
+        const std::string name = entry.path().filename().string();
+        writers_.push_back(is_temporary ? name.substr(0, name.find('.')) + ".tmp" : name);
+      }
       if (!path.ends_with(".bin")) continue;
       const auto known = keys_by_path_.find(path);
       keys_.push_back(known != keys_by_path_.end() ? known->second : OffloadKey(path));
     }
     std::sort(keys_.begin(), keys_.end());
+    std::sort(writers_.begin(), writers_.end());
   }
 
   const TemporaryFolder folder_;
   const FileTierConfig config_;
   const FileMapper mapper_;
+  const std::string writers_path_;
+  const PrimaryKvView primary_;
   PosixFileOperations posix_;
   FaultyFileOperations faulty_;
-  FileTier tier_;
+  std::optional<FileTier> tier_;
+  std::map<std::uint32_t, FileHandle> others_;  ///< the locks of other writers that live
+  std::uint32_t num_written_ = 0;               ///< temporary files, by others
   std::vector<std::byte> other_block_;
   std::map<std::string, OffloadKey> keys_by_path_;
 
   bool is_listed_ = false;
   std::vector<OffloadKey> keys_;
-  std::uint32_t num_temporary_files_ = 0;
+  std::vector<std::string> writers_;
 };
 
 }  // namespace

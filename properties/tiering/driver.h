@@ -4,7 +4,8 @@
 /// with scripted tiers below it.
 ///
 /// Refused here, since they are about what only the script knows:
-///   kNotInConfig      on_new_request, tier_*: no such tier; tier_faults, tier_damage: no file tier
+///   kNotInConfig      on_new_request, tier_*: no such tier; tier_faults, tier_damage, tier_restart,
+///                     tier_writer: no file tier
 ///   kBadRange         tier_faults: a call that cannot fail so
 ///
 /// Where there are file tiers, slots have bytes: a GPU writes the block of a key once its store is
@@ -85,6 +86,9 @@ class TieringDriver final : public DriverOf<TieringTarget> {
 
  private:
   bool has_tier(std::uint32_t tier) { return tier < manager_->tiers().size(); }
+  bool has_files(const tiering::OfTier& command) {
+    return has_tier(command.tier) && tier(command.tier).files() != nullptr;
+  }
   ScriptedTier& tier(std::uint32_t place) { return scripted_tier_at(manager_->tiers(), place); }
 
   void run(const tiering::Lookup& command) {
@@ -195,12 +199,24 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   }
 
   ErrorCode run(const tiering::TierFaults& command) {
-    if (!has_tier(command.tier) || !tier(command.tier).files()) return ErrorCode::kNotInConfig;
+    if (!has_files(command)) return ErrorCode::kNotInConfig;
     return plan_faults(command.faults, *tier(command.tier).files());
   }
 
+  ErrorCode run(const tiering::TierRestart& command) {
+    if (!has_files(command)) return ErrorCode::kNotInConfig;
+    tier(command.tier).files()->restart(command.overtaken);
+    return ErrorCode::kNone;
+  }
+
+  ErrorCode run(const tiering::TierWriter& command) {
+    if (!has_files(command)) return ErrorCode::kNotInConfig;
+    tier(command.tier).files()->act_as_writer(command.number, command.does);
+    return ErrorCode::kNone;
+  }
+
   ErrorCode run(const tiering::TierDamage& command) {
-    if (!has_tier(command.tier) || !tier(command.tier).files()) return ErrorCode::kNotInConfig;
+    if (!has_files(command)) return ErrorCode::kNotInConfig;
     damage_file(*tier(command.tier).files(), key_of_number(command.key), command.damage, command.at,
                 key_of_number(command.at), tiering::kBlockBytes);
     return ErrorCode::kNone;

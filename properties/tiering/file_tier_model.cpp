@@ -18,6 +18,13 @@ void FileTierModel::take_in(const Command& command) {
                      fault.fails_with == FileError::kNone && fault.num_bytes == 0;
       is_lied_to_ |= fault.fails_with == FileError::kENOENT;
     }
+  } else if (const auto* writer = std::get_if<TierWriter>(&command)) {
+    num_written_by_others_ +=
+        writer->does == WriterAct::kWrites || writer->does == WriterAct::kStrays;
+  } else if (std::holds_alternative<TierRestart>(command)) {
+    // Nobody doubts a file any more, nor will for a load that is over.
+    doubted_.clear();
+    for (auto& [job, result] : results_) result.load_of.reset();
   } else if (const auto* damage = std::get_if<TierDamage>(&command)) {
     is_healthy_ = false;
     touch_file(damage->key);
@@ -97,7 +104,10 @@ std::optional<std::string> FileTierModel::check(const TierState* shown) {
       return "no file " + std::to_string(key) + ", which was whole";
     }
   }
-  if (shown->num_temporary_files > num_faults_of_remove_) return "temporary files";
+  const auto num_temporary = std::count_if(
+      shown->writers.begin(), shown->writers.end(),
+      [](const std::string& name) { return name.ends_with(".tmp"); });
+  if (num_temporary > num_faults_of_remove_ + num_written_by_others_) return "temporary files";
   return std::nullopt;
 }
 

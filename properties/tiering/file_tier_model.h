@@ -5,6 +5,7 @@
 /// the first fault or damage on, the model takes what the files make of a job as it is shown, as
 /// far as that can be.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -56,7 +57,8 @@ class FileTierModel {
   std::map<std::uint32_t, Result> results_;  ///< of jobs that are over and not reported
   bool ends_early_ = false;  ///< a file was to end before its end, which makes it a bad one
   bool is_lied_to_ = false;  ///< a file was to be missing that is there
-  std::uint32_t num_faults_of_remove_ = 0;
+  std::ptrdiff_t num_faults_of_remove_ = 0;
+  std::ptrdiff_t num_written_by_others_ = 0;
 };
 
 }  // namespace kvfence::tiering

@@ -79,7 +79,8 @@ class Episode {
     open();
     if (neighbour_.claim() == 0) neighbour_file_ = neighbour_.next();
     touch_file(neighbour_file_);
-    open();
+    expected_.act_as_writer(1, WriterAct::kClaims);
+    expected_.act_as_writer(1, WriterAct::kWrites);
   }
 
   /// One random command. What differs after it, or nothing.
@@ -122,7 +123,6 @@ class Episode {
  private:
   void open() {
     tier_.reset();
-    files_.begin(FaultPlan());
     tier_ = std::make_unique<typename Layer::Tier>(config_, actual_slots_.view(), files_);
   }
 
@@ -227,12 +227,11 @@ class Episode {
 
   void begin_plan() {
     constexpr std::array<int, 7> kErrors = {ENOSPC, EACCES, EROFS, EMFILE, EINTR, EIO, ENOENT};
-    // No lists and locks: how a tier opens under faults has a test of its own.
-    constexpr std::array<FileOperation, 10> kOperations = {
+    constexpr std::array<FileOperation, kNumFileOperations> kOperations = {
         FileOperation::kWrite,     FileOperation::kRead,   FileOperation::kRemove,
         FileOperation::kRename,    FileOperation::kClose,  FileOperation::kSync,
         FileOperation::kOpen,      FileOperation::kCreate, FileOperation::kSize,
-        FileOperation::kMakeFolder};
+        FileOperation::kMakeFolder, FileOperation::kList, FileOperation::kLock};
     std::vector<FileFault> faults(1 + choices_.below(3));
     for (FileFault& fault : faults) {
       fault.operation = kOperations[choices_.below(kOperations.size())];
@@ -244,18 +243,19 @@ class Episode {
         continue;
       }
       fault.error = kErrors[choices_.below(kErrors.size())];
-      // A lost folder of writers is made again, in a test of its own.
-      if (fault.operation == FileOperation::kCreate && fault.error == ENOENT) fault.error = ENOSPC;
+      // Lost folders are made again, in a test of their own.
+      const bool is_made = fault.operation == FileOperation::kMakeFolder;
+      if (is_made && fault.error == ENOENT) fault.error = ENOSPC;
     }
     expected_.begin(FaultPlan(faults));
     files_.begin(FaultPlan(faults));
   }
 
   void reopen() {
-    if (expected_.num_temporary_files() > 0) ++goals_["reopened with temporary files"];
+    if (expected_.writers().size() > 3) ++goals_["reopened with temporary files"];
     ++goals_["reopened"];
-    expected_.begin(FaultPlan());
-    expected_.reopen();
+    expected_.end();
+    expected_.open();
     open();
   }
 
@@ -271,7 +271,9 @@ class Episode {
       const std::string writers = mapper_.rank_path() + "/" + kWritersFolder + "/";
       touch_file(writers + "77.lock");
       touch_file(writers + "77." + std::to_string(num_left_++) + ".tmp");
-      expected_.leave_temporary_file();
+      expected_.act_as_writer(77, WriterAct::kClaims);
+      expected_.act_as_writer(77, WriterAct::kWrites);
+      expected_.act_as_writer(77, WriterAct::kDies);
       ++goals_["a writer died"];
       return;
     }
@@ -344,10 +346,10 @@ class Episode {
              std::to_string(actual.size()) + ", or of other sizes";
     }
     if (!std::filesystem::exists(neighbour_file_)) return "a file of a living writer is gone";
-    const std::size_t num_temporary_files = folder_.files(".tmp").size() - 1;
-    if (num_temporary_files != expected_.num_temporary_files()) {
-      return "there should be " + std::to_string(expected_.num_temporary_files()) +
-             " temporary files, found " + std::to_string(num_temporary_files);
+    const std::size_t num_names = folder_.files(".tmp").size() + folder_.files(".lock").size();
+    if (num_names != expected_.writers().size()) {
+      return "there should be " + std::to_string(expected_.writers().size()) +
+             " files of writers, found " + std::to_string(num_names);
     }
     return std::nullopt;
   }

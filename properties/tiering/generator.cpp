@@ -51,6 +51,8 @@ constexpr VerbWeights<Command> kWeights = {{
     {TierDrop::kVerb, 2},
     {TierFaults::kVerb, 10},
     {TierDamage::kVerb, 6},
+    {TierRestart::kVerb, 3},
+    {TierWriter::kVerb, 6},
 }};
 /// A reset comes once in so many commands.
 constexpr std::uint32_t kResetOnceIn = 256;
@@ -84,7 +86,8 @@ class Generator final : public GeneratorFor<TieringTarget> {
       swarm_.raise(index, 2);
     }
     // A file system without faults, too; and none where there is no file.
-    for (std::size_t index : {index_of<TierFaults>(kWeights), index_of<TierDamage>(kWeights)}) {
+    for (std::size_t index : {index_of<TierFaults>(kWeights), index_of<TierDamage>(kWeights),
+                              index_of<TierRestart>(kWeights), index_of<TierWriter>(kWeights)}) {
       if (file_tiers_.empty()) swarm_.set(index, choices.once_in(4) ? 1 : 0);
       if (!file_tiers_.empty() && choices.once_in(6)) swarm_.set(index, 0);
     }
@@ -95,6 +98,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     see(now);
     if (choices.once_in(kResetOnceIn)) return ResetCache{};
     if (ends_jobs_ && jobs_.size() >= kManyJobs && choices.once_in(3)) return draw_finish(choices);
+    if (is_to_open_ && choices.once_in(4)) return draw_restart(choices);
     const std::size_t chosen =
         swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
     return draw(choices, chosen);
@@ -196,7 +200,10 @@ class Generator final : public GeneratorFor<TieringTarget> {
     if (verb == TierAskAgain::kVerb || verb == TierAdd::kVerb || verb == TierDrop::kVerb) {
       return num_tiers_ == 0;
     }
-    if (verb == TierFaults::kVerb || verb == TierDamage::kVerb) return file_tiers_.empty();
+    if (verb == TierFaults::kVerb || verb == TierDamage::kVerb || verb == TierRestart::kVerb ||
+        verb == TierWriter::kVerb) {
+      return file_tiers_.empty();
+    }
     return verb == Touch::kVerb && keys_.held().empty();
   }
 
@@ -241,6 +248,8 @@ class Generator final : public GeneratorFor<TieringTarget> {
     if (verb == TierFinish::kVerb) return draw_finish(choices);
     if (verb == TierFaults::kVerb) return draw_faults(choices);
     if (verb == TierDamage::kVerb) return draw_damage(choices);
+    if (verb == TierRestart::kVerb) return draw_restart(choices);
+    if (verb == TierWriter::kVerb) return draw_writer(choices);
     if (verb == TakeEvents::kVerb) return TakeEvents{};
     const std::uint32_t tier = draw_tier(choices);
     if (verb == TierAskAgain::kVerb) {
@@ -317,6 +326,10 @@ class Generator final : public GeneratorFor<TieringTarget> {
   FileOperation draw_operation(std::uint32_t tier, Choices& choices) const {
     constexpr std::array<FileOperation, 4> kOfLoads = {
         FileOperation::kRead, FileOperation::kOpen, FileOperation::kSize, FileOperation::kRemove};
+    // What an opening comes to, too, besides what a store does.
+    constexpr std::array<FileOperation, 5> kOfOpening = {
+        FileOperation::kLock, FileOperation::kList, FileOperation::kRemove, FileOperation::kSize,
+        FileOperation::kCreate};
     constexpr std::array<FileOperation, 10> kOperations = {
         FileOperation::kWrite,     FileOperation::kRead,   FileOperation::kRemove,
         FileOperation::kRename,    FileOperation::kClose,  FileOperation::kSize,
@@ -326,18 +339,20 @@ class Generator final : public GeneratorFor<TieringTarget> {
       return job.promotion && job.tier == tier;
     });
     if (loads && choices.once_in(2)) return kOfLoads[skewed(choices, kOfLoads.size())];
+    if (is_to_open_) return kOfOpening[skewed(choices, kOfOpening.size())];
     return kOperations[choices.once_in(2) ? skewed(choices, kOperations.size())
                                           : choices.below(kOperations.size())];
   }
 
   /// What storing or loading a block soon comes to.
-  TierFaults draw_faults(Choices& choices) const {
+  TierFaults draw_faults(Choices& choices) {
     TierFaults command{draw_file_tier(choices), {}};
+    is_to_open_ = choices.once_in(5);
     const std::uint32_t num_faults = choices.once_in(16) ? 0 : 1 + choices.below(3);
     for (std::uint32_t count = 0; count < num_faults; ++count) {
       Fault& fault = command.faults.emplace_back();
       fault.operation = draw_operation(command.tier, choices);
-      fault.call = skewed(choices, 3);
+      fault.call = skewed(choices, is_to_open_ ? 8 : 3);
       const bool moves =
           fault.operation == FileOperation::kRead || fault.operation == FileOperation::kWrite;
       if ((moves && choices.once_in(2)) || choices.once_in(64)) {
@@ -347,6 +362,22 @@ class Generator final : public GeneratorFor<TieringTarget> {
       fault.fails_with = static_cast<FileError>(1 + choices.below(kNumFileErrors - 1));
     }
     return command;
+  }
+
+  TierRestart draw_restart(Choices& choices) {
+    is_to_open_ = false;
+    return {draw_file_tier(choices), choices.once_in(4)};
+  }
+
+  /// Of small numbers mostly, and around the last one.
+  TierWriter draw_writer(Choices& choices) const {
+    constexpr std::array<WriterAct, 7> kActs = {
+        WriterAct::kClaims, WriterAct::kClaims, WriterAct::kWrites, WriterAct::kWrites,
+        WriterAct::kDies,   WriterAct::kDies,   WriterAct::kStrays};
+    const std::uint32_t tier = draw_file_tier(choices);
+    const bool is_large = choices.once_in(12);
+    const std::uint32_t number = is_large ? kWritersMax - 1 + choices.below(2) : choices.below(4);
+    return {tier, number, kActs[choices.below(kActs.size())]};
   }
 
   /// Of a block that is there, mostly.
@@ -378,6 +409,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
   Keys doubted_;                   ///< missed lately, or not promoted, although a tier holds them
   Keys finished_;                  ///< jobs, lately
   std::set<std::uint32_t> ended_;  ///< jobs, in a tail
+  bool is_to_open_ = false;        ///< the last plan is about opening a tier
   std::uint32_t num_resets_ = 0;   ///< commands of a tail since nothing is under way
 };
 

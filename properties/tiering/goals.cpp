@@ -62,6 +62,10 @@ constexpr Goal kGoals[] = {
     {"bad_file_removed", "a load removed the file", kNeedsState},
     {"doubtful_file_missed", "a file was missed after a load that failed", kNeedsState},
     {"temporary_file_left", "a temporary file could not be removed", kNeedsState},
+    {"leavings_reclaimed", "a tier that opened removed what a dead writer had left", kNeedsState},
+    {"number_overtaken", "another writer had number 0 when the tier opened", kNeedsState},
+    {"no_writer", "a tier opened and holds no lock", kNeedsState},
+    {"writer_at_last", "a store made a writer of a tier that was none", kNeedsState},
 };
 
 using Keys = std::vector<std::uint32_t>;
@@ -208,11 +212,23 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
     const TierState& was = (*before.tiers)[command.tier];
     const TierState& is = (*after.tiers)[command.tier];
     add("bad_file_removed", is.held.size() < was.held.size());
-    add("temporary_file_left", is.num_temporary_files > was.num_temporary_files);
+    add("temporary_file_left", contains(is.writers, std::string("0.tmp")) &&
+                                   !contains(was.writers, std::string("0.tmp")));
+    add("writer_at_last", was.writers.empty() && !is.writers.empty());
   }
 
   void count_accepted(const TierFaults& command, const Observation&, const Observation&) {
     file_tiers_[command.tier].faults = command.faults;
+  }
+
+  void count_accepted(const TierRestart& command, const Observation& before,
+                      const Observation& after) {
+    if (!before.tiers.has_value() || !after.tiers.has_value()) return;
+    const std::vector<std::string>& were = (*before.tiers)[command.tier].writers;
+    const std::vector<std::string>& are = (*after.tiers)[command.tier].writers;
+    add("leavings_reclaimed", are.size() + 1 < were.size());
+    add("number_overtaken", command.overtaken && contains(are, std::string("1.lock")));
+    add("no_writer", are.empty());
   }
 
   void count_accepted(const TierDamage& command, const Observation&, const Observation&) {

@@ -226,7 +226,7 @@ TEST(TieringInvariants, FilesKeepWhatWasStored) {
     return true;
   });
   expect_caught_of_files([](const Command&, Observation& shown) {
-    for (TierState& tier : in(shown.tiers)) ++tier.num_temporary_files;
+    for (TierState& tier : in(shown.tiers)) tier.writers.push_back("0.tmp");
     return true;
   });
   // A whole file is gone.

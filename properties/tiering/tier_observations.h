@@ -126,12 +126,13 @@ void show_pending_promotions(const std::vector<PendingPromotionState>& promotion
 template <class Keys, class ShowKeys>
 void show_tiers(std::span<SecondaryTierHandle> tiers,
                 std::vector<tiering::TierStateOf<Keys>>& shown, ShowKeys show_keys) {
+  static const tiering::TierStateOf<Keys> kWithoutFiles;
   shown.resize(tiers.size());
   for (std::size_t place = 0; place < tiers.size(); ++place) {
     ScriptedTier& tier = scripted_tier_at(tiers, place);
     show_keys(tier.held(), shown[place].held);
     TierFiles* const files = tier.files();
-    shown[place].num_temporary_files = files ? files->num_temporary_files() : 0;
+    shown[place].writers = files ? files->writers() : kWithoutFiles.writers;
   }
 }
 

@@ -44,13 +44,119 @@ void FileTier::get_finished_jobs(std::vector<JobResult>& out) {
   finished_.clear();
 }
 
-void FileTier::reopen() {
+/// Source: ours.
+void FileTier::end() {
+  if (!number_) return;
+  if (!has_temporary_left_ && fails(FileOperation::kRemove) == 0) lock_files_.erase(*number_);
+  fails(FileOperation::kClose);
+  number_.reset();
+}
+
+void FileTier::open() {
   doubtful_.clear();
-  num_temporary_files_ = 0;
   finished_.clear();
+  has_temporary_left_ = false;
+  become_writer();
+  if (number_) write_run_config();
+}
+
+/// Source: ours.
+void FileTier::become_writer() {
+  fails(FileOperation::kMakeFolder);
+  if (number_) fails(FileOperation::kClose);
+  number_.reset();
+  if (fails(FileOperation::kList) != 0) return;
+  std::set<std::uint32_t> numbers = lock_files_;
+  numbers.insert(temporary_files_.begin(), temporary_files_.end());
+  std::set<std::uint32_t> taken;
+  for (std::uint32_t number : numbers) {
+    if (number < kWritersMax && !(take_lock(number) == 0 && reclaim(number))) taken.insert(number);
+  }
+  std::uint32_t free = 0;
+  while (taken.contains(free)) ++free;
+  if (take_lock(free) == 0) number_ = free;
+}
+
+/// EWOULDBLOCK: another writer has it.
+int FileTier::take_lock(std::uint32_t number) {
+  if (const int error = fails(FileOperation::kLock); error != 0) return error;
+  lock_files_.insert(number);
+  int error = fails(FileOperation::kLock);
+  if (error == 0 && others_.contains(number)) error = EWOULDBLOCK;
+  if (error == 0) error = fails(FileOperation::kLock);
+  if (error != 0) fails(FileOperation::kClose);
+  return error;
+}
+
+/// Whether it is free now.
+bool FileTier::reclaim(std::uint32_t number) {
+  const bool is_listed = fails(FileOperation::kList) == 0;
+  for (std::size_t left = is_listed ? temporary_files_.count(number) : 0; left > 0; --left) {
+    if (fails(FileOperation::kRemove) == 0) temporary_files_.erase(temporary_files_.find(number));
+  }
+  if (fails(FileOperation::kRemove) == 0) lock_files_.erase(number);
+  fails(FileOperation::kClose);
+  return is_listed && !temporary_files_.contains(number);
+}
+
+void FileTier::write_run_config() {
+  if (fails(FileOperation::kSize) == 0 && has_run_config_) return;
+  fails(FileOperation::kMakeFolder);
+  if (fails(FileOperation::kCreate) != 0) return;
+  bool failed = write_fails(mapper_.get_run_config().size());
+  failed = fails(FileOperation::kClose) != 0 || failed;
+  failed = failed || fails(FileOperation::kRename) != 0;
+  if (failed) {
+    remove_temporary_file();
+  } else {
+    has_run_config_ = true;
+  }
+}
+
+/// Whether the tier, as the writer that it is or becomes, gets no temporary file.
+bool FileTier::create_fails() {
+  const auto attempt = [this] {
+    return number_ ? fails_unless_interrupted(FileOperation::kCreate) : ENOENT;
+  };
+  int error = attempt();
+  if (error != ENOENT) return error != 0;
+  become_writer();
+  return attempt() != 0;
+}
+
+/// Of its own, after a failure.
+void FileTier::remove_temporary_file() {
+  if (fails(FileOperation::kRemove) == 0) return;
+  temporary_files_.insert(*number_);
+  has_temporary_left_ = true;
+}
+
+void FileTier::act_as_writer(std::uint32_t number, WriterAct act) {
+  if (act == WriterAct::kWrites) temporary_files_.insert(number);
+  if (act == WriterAct::kStrays) strays_.insert(number);
+  if (act == WriterAct::kDies) others_.erase(number);
+  if (act == WriterAct::kClaims && number_ != number) {
+    others_.insert(number);
+    lock_files_.insert(number);
+  }
+}
+
+std::vector<std::string> FileTier::writers() const {
+  std::vector<std::string> names;
+  for (std::uint32_t number : lock_files_) names.push_back(std::to_string(number) + ".lock");
+  for (std::uint32_t number : temporary_files_) names.push_back(std::to_string(number) + ".tmp");
+  for (std::uint32_t number : strays_) names.push_back(std::to_string(number) + "x.tmp");
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 void FileTier::add_file(OffloadKeyView key, std::span<const std::byte> block) {
+  const auto is_dead = [this](std::uint32_t number) {
+    return number < kWritersMax && number != number_ && !others_.contains(number);
+  };
+  std::erase_if(lock_files_, is_dead);
+  std::erase_if(temporary_files_, is_dead);
+  has_run_config_ = true;
   if (has_right_sized_file(key)) return;
   add_folders_of(key);
   write_whole_file(key, block);
@@ -167,9 +273,9 @@ bool FileTier::store_block(OffloadKeyView key, std::span<const std::byte> block)
   if (!is_doubtful(key) && fails(FileOperation::kSize) == 0 && has_right_sized_file(key)) {
     return true;
   }
-  if (fails_unless_interrupted(FileOperation::kCreate) != 0) return false;
+  if (create_fails()) return false;
   if (file_fails(key)) {
-    if (fails(FileOperation::kRemove) != 0) ++num_temporary_files_;
+    remove_temporary_file();
     return false;
   }
   write_whole_file(key, block);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include "contract/tiering/file_fault.h"
 #include "contract/tiering/file_mapper.h"
 #include "contract/tiering/file_tier.h"
+#include "contract/tiering/tier_files.h"
 
 namespace kvfence::reference {
 
@@ -26,7 +28,9 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
  public:
   /// Requires: check_config(config) finds nothing wrong
   FileTier(const FileTierConfig& config, PrimaryKvView primary)
-      : config_(config), mapper_(config.files), primary_(primary) {}
+      : config_(config), mapper_(config.files), primary_(primary) {
+    open();
+  }
 
   LookupResult lookup(OffloadKeyView key, const RequestContext& request) override;
   void submit_store(const TierJob& job) override;
@@ -37,28 +41,31 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
   /// A plan begins.
   void begin(FaultPlan plan) { plan_ = std::move(plan); }
 
-  /// The process dies, or ends, and another one opens the same folder.
-  void reopen();
+  /// The tier ends; another one is opened on the same folder. The plan goes on.
+  void end();
+  void open();
 
   /// What others do to a file, none of them by plan. add_file as another tier would store the
-  /// block; a right-sized file stays. Those after delete_file want a file.
+  /// block, which is opened for it and ends; a right-sized file stays. From flip_bit to copy_file
+  /// they want a file.
   void add_file(OffloadKeyView key, std::span<const std::byte> block);
   void delete_file(OffloadKeyView key);
   void flip_bit(OffloadKeyView key, std::uint64_t bit);       ///< below 8 times the file's bytes
   void resize_file(OffloadKeyView key, std::uint64_t bytes);  ///< not to its right size
   void copy_file(OffloadKeyView from, OffloadKeyView to);     ///< in place of what is there
 
-  /// A process died while it wrote.
-  void leave_temporary_file() { ++num_temporary_files_; }
+  void act_as_writer(std::uint32_t number, WriterAct act);
 
-  /// The keys that have a file, whatever is in it, ascending; bytes of the file; temporary files.
+  /// The keys that have a file, whatever is in it, ascending; bytes of the file; the names in the
+  /// folder of writers, as TierFiles has them.
   std::vector<OffloadKey> keys_with_file() const;
   std::uint64_t file_bytes(OffloadKeyView key) const;
-  std::size_t num_temporary_files() const { return num_temporary_files_; }
+  std::vector<std::string> writers() const;
 
   void add_to(StateHash& hash) const override {
-    hash.add_kept(plan_, files_, folders_, doubtful_, num_temporary_files_);
-    hash.add(finished_);
+    hash.add_kept(plan_, files_, folders_, doubtful_, lock_files_, others_, temporary_files_,
+                  strays_);
+    hash.add_all(number_, has_temporary_left_, has_run_config_, finished_);
   }
 
  private:
@@ -86,6 +93,13 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
   int rename_fails(OffloadKeyView key);
   bool file_fails(OffloadKeyView key);
 
+  void become_writer();
+  int take_lock(std::uint32_t number);
+  bool reclaim(std::uint32_t number);
+  void write_run_config();
+  bool create_fails();
+  void remove_temporary_file();
+
   bool store_block(OffloadKeyView key, std::span<const std::byte> block);
   void add_folders_of(OffloadKeyView key);
   void write_whole_file(OffloadKeyView key, std::span<const std::byte> block);
@@ -99,7 +113,13 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
   std::map<OffloadKey, File> files_;
   std::set<std::string> folders_;
   std::set<OffloadKey> doubtful_;
-  std::size_t num_temporary_files_ = 0;
+  std::optional<std::uint32_t> number_;         ///< as a writer
+  std::set<std::uint32_t> lock_files_;          ///< N.lock, of writers that live or not
+  std::set<std::uint32_t> others_;              ///< who live
+  std::multiset<std::uint32_t> temporary_files_;  ///< whose they are
+  std::set<std::uint32_t> strays_;
+  bool has_temporary_left_ = false;  ///< since the tier was opened
+  bool has_run_config_ = false;
   std::vector<JobResult> finished_;
 };
 

@@ -27,6 +27,12 @@ class ModelledTierFiles final : public TierFiles {
 
   void begin(FaultPlan plan) override { tier_.begin(std::move(plan)); }
 
+  void restart(bool overtaken) override {
+    tier_.end();
+    if (overtaken) tier_.act_as_writer(0, WriterAct::kClaims);
+    tier_.open();
+  }
+
   void add(OffloadKeyView key, std::span<const std::byte> block) override {
     tier_.add_file(key, block);
   }
@@ -46,11 +52,13 @@ class ModelledTierFiles final : public TierFiles {
     if (has_file(from)) tier_.copy_file(from, to);
   }
 
+  void act_as_writer(std::uint32_t number, WriterAct act) override {
+    tier_.act_as_writer(number, act);
+  }
+
   std::vector<OffloadKey> keys_with_file() override { return tier_.keys_with_file(); }
 
-  std::uint32_t num_temporary_files() override {
-    return static_cast<std::uint32_t>(tier_.num_temporary_files());
-  }
+  const std::vector<std::string>& writers() override { return writers_ = tier_.writers(); }
 
   void add_to(StateHash& hash) const override { hash.add(tier_); }
 
@@ -67,6 +75,7 @@ class ModelledTierFiles final : public TierFiles {
   }
 
   FileTier tier_;
+  std::vector<std::string> writers_;
 };
 
 }  // namespace

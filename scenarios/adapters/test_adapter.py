@@ -447,6 +447,8 @@ TIERING = (
     ("tier_finish tier=2 job=0", "error=not_in_config"),
     ("tier_faults tier=0 faults=[(fault operation=write fails_with=EIO)]", "error=not_in_config"),
     ("tier_damage tier=1 key=1 damage=flip at=3", "error=not_in_config"),
+    ("tier_restart tier=1", "error=not_in_config"),
+    ("tier_writer tier=1 number=1 does=claims", "error=not_in_config"),
     ("on_schedule_end", "error=none num_jobs=3"),
     ("lookup key=1 request=A", "error=none result=hit num_jobs=1"
      " tier_calls=[(call method=get_finished_jobs tier=0 answer=\"0 failed\")"

@@ -62,6 +62,8 @@ READERS = {
         "tier_drop": ({"tier": INTEGER, "keys": INTEGERS},),
         "tier_faults": ({"tier": INTEGER, "faults": RECORDS},),
         "tier_damage": ({"tier": INTEGER, "key": INTEGER, "damage": TEXT, "at": INTEGER}, {"at": 0}),
+        "tier_restart": ({"tier": INTEGER, "overtaken": FLAG}, {"overtaken": False}),
+        "tier_writer": ({"tier": INTEGER, "number": INTEGER, "does": TEXT},),
     }.items()
 }
 

@@ -220,6 +220,12 @@ class UpstreamTiering:
     def tier_damage(self, place: int, number: int, damage: str, at: int) -> str:
         return "error=not_in_config"
 
+    def tier_restart(self, place: int, overtaken: bool) -> str:
+        return "error=not_in_config"
+
+    def tier_writer(self, place: int, number: int, does: str) -> str:
+        return "error=not_in_config"
+
     # ---- What is observed ----
 
     def observe(self, state: bool) -> str:

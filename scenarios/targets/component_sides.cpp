@@ -39,16 +39,13 @@ namespace {
 /// An implementation of that name.
 using Make = std::unique_ptr<Implementation> (*)(std::string name);
 
-/// The bugs of these rooms of properties/planted/ that a target can show: not what is about files
-/// from before a tier was opened, nor about memory that cannot be pinned, without which there is no
-/// worker.
+/// The bugs of these rooms of properties/planted/ that a target can show: not what is about memory
+/// that cannot be pinned, without which there is no worker.
 std::vector<planted::Bug> bugs_of(std::initializer_list<std::string_view> rooms) {
   std::vector<planted::Bug> bugs;
   for (const std::string_view room : rooms) {
     for (const planted::Bug& bug : planted::bugs_of(room)) {
-      const bool is_shown =
-          !bug.name.starts_with("leftovers_") && bug.name != "pin_failure_ignored";
-      if (is_shown) bugs.push_back(bug);
+      if (bug.name != "pin_failure_ignored") bugs.push_back(bug);
     }
   }
   return bugs;
