@@ -14,20 +14,20 @@
 /// A block file is *right-sized* if it is a regular file of the header's and the block's bytes. A
 /// key is *doubtful* if a load of it failed and its file may still be there.
 ///
-/// A *writer* has a number below kWritersMax: it holds a lock on N.lock in the folder of writers for
-/// as long as it lives, and its temporary files are N.<any>.tmp there. Each lock is tried with three
-/// kLock (open the file, which is made where it is missing; lock it; see that it still has its
-/// name), and kClose after a failure.
+/// A *writer* has a number below kWritersMax: it holds a lock on N.lock in the folder of writers
+/// for as long as it lives, and its temporary files are N.<any>.tmp there. Each lock is tried with
+/// three kLock: open the file, which is made where it is missing; lock it; see that it still has
+/// its name. After a failure of the last two, kClose.
 ///
 /// opening a tier
-///     kMakeFolder of the folder of writers (ENOENT: the one that it is in, then once more), and the
-///     tier becomes a writer: kClose of the lock that it still has; kList; of each number in a name,
-///     ascending, the lock is tried. Who holds it reclaims: kList, kRemove of each temporary file,
-///     kRemove of the lock file, kClose; whichever of these fails. A number is not free if its lock
-///     was not had, or a temporary file may be left. The lock of the smallest free number is tried:
-///     it is the tier's. Where that fails, or the first kList does, the tier is no writer. A new
-///     writer writes config.json where it is missing (kSize): kMakeFolder, kCreate (once), kWrite,
-///     kClose, kRename; after a failure from kWrite on, kRemove.
+///     kMakeFolder of the folder of writers (ENOENT: the one that it is in, then once more), and
+///     the tier becomes a writer: kClose of the lock that it still has; kList; of each number in a
+///     name, ascending, the lock is tried. Who holds it reclaims: kList, kRemove of each temporary
+///     file, kRemove of the lock file, kClose; whichever of these fails. A number is not free if
+///     its lock was not had, or a temporary file may be left. The lock of the smallest free number
+///     is tried: it is the tier's. Where that fails, or the first kList does, the tier is no
+///     writer. A new writer writes config.json where it is missing (kSize): kMakeFolder, kCreate
+///     (once), kWrite, kClose, kRename; after a failure from kWrite on, kRemove.
 ///
 /// ending a tier
 ///     kRemove of its lock file, but for one that has a temporary file left; kClose.
@@ -41,8 +41,8 @@
 ///     kSync; kClose, also after a failure; kRename to its name. If the folder is missing (ENOENT),
 ///     kMakeFolder twice, for it and the folder that it is in, whatever comes of it, and kRename
 ///     once more. After a failure, kRemove of the temporary file. Success ends the doubt.
-///     Where the folder of writers is missing (kCreate: ENOENT), or the tier is no writer, it becomes
-///     one as opening a tier does, and goes on from kCreate, once.
+///     Where the folder of writers is missing (kCreate: ENOENT), or the tier is no writer, it
+///     becomes one as opening a tier does, and goes on from kCreate, once.
 ///
 /// loading a block
 ///     kOpen: if the file is missing (ENOENT), the load fails and the doubt ends. kSize, kRead of

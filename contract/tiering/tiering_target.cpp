@@ -18,8 +18,7 @@ std::optional<FileFault> tiering::file_fault_of(const Fault& planned) {
   fault.num_bytes = planned.num_bytes;
   const bool moves =
       fault.operation == FileOperation::kRead || fault.operation == FileOperation::kWrite;
-  const bool asks_for_more =
-      fault.operation == FileOperation::kMakeFolder && fault.error == ENOENT;
+  const bool asks_for_more = fault.operation == FileOperation::kMakeFolder && fault.error == ENOENT;
   if (asks_for_more || (fault.error == 0 && !moves)) return std::nullopt;
   return fault;
 }

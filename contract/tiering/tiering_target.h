@@ -146,10 +146,10 @@ struct TierDamage : OfTier, eviction::OfKey {
   }
 };
 
-using Command = std::variant<Lookup, Touch, PrepareLoad, CompleteLoad, PrepareStore, CompleteStore,
-                             OnNewRequest, OnRequestFinished, OnScheduleEnd, ResetCache, TakeEvents,
-                             TierFinish, TierAskAgain, TierAdd, TierDrop, TierFaults, TierDamage,
-                             TierRestart, TierWriter>;
+using Command =
+    std::variant<Lookup, Touch, PrepareLoad, CompleteLoad, PrepareStore, CompleteStore,
+                 OnNewRequest, OnRequestFinished, OnScheduleEnd, ResetCache, TakeEvents, TierFinish,
+                 TierAskAgain, TierAdd, TierDrop, TierFaults, TierDamage, TierRestart, TierWriter>;
 
 struct Config : eviction::Config {
   Config() { profile = "v0.23"; }

@@ -161,41 +161,6 @@ TEST_F(FileTierTest, LeavesNothingButBlocks) {
   EXPECT_EQ(folder_.files("").size(), 2u) << "the block and config.json";
 }
 
-TEST_F(FileTierTest, TwoTiersShareAFolder) {
-  FileTier other(config_, slots_.view(), posix_);
-  EXPECT_EQ(other.writer_error(), 0);
-  EXPECT_EQ(folder_.files(".lock").size(), 2u);
-  EXPECT_TRUE(store(1));
-  EXPECT_EQ(other.lookup(key_of_number(1), {"r"}), LookupResult::kHit);
-}
-
-TEST_F(FileTierTest, OpeningLeavesTheFileOfALivingWriterAlone) {
-  std::latch begun(1);
-  std::latch opened(1);
-  files_.watch([&](FileOperation operation) {
-    if (operation != FileOperation::kRename) return;
-    begun.count_down();
-    opened.wait();
-  });
-  slots_.fill(1, 1);
-  const OffloadKey key = key_of_number(1);
-  const OffloadKeyView view = key;
-  const SlotId slot = 1;
-  tier_->submit_store({7, {&view, 1}, {&slot, 1}, {"r"}});
-  begun.wait();
-  EXPECT_EQ(folder_.files(".tmp").size(), 1u);
-  {
-    const FileTier other(config_, slots_.view(), posix_);
-    EXPECT_EQ(folder_.files(".tmp").size(), 1u) << "its writer is alive";
-  }
-  EXPECT_EQ(folder_.files(".tmp").size(), 1u);
-  opened.count_down();
-  tier_->wait_idle();
-  std::vector<JobResult> results;
-  tier_->get_finished_jobs(results);
-  EXPECT_EQ(results, (std::vector<JobResult>{{7, true}}));
-}
-
 TEST_F(FileTierTest, AFullQueueFailsTheJobThatDoesNotFit) {
   config_.max_queued_blocks = 2;
   open();

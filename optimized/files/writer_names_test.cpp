@@ -64,20 +64,6 @@ TEST_F(WriterNamesTest, ReclaimsTheFilesOfTheDeadAlone) {
   }
 }
 
-TEST_F(WriterNamesTest, AKeptLockFileTellsTheNextOneToReclaim) {
-  {
-    WriterNames writer(posix_, folder_.path());
-    ASSERT_EQ(writer.claim(), 0);
-    std::ofstream(writer.next()).put('x');
-    writer.release(/*keep_lock=*/true);
-  }
-  EXPECT_TRUE(has("0.lock"));
-  EXPECT_TRUE(has("0.0.tmp"));
-  WriterNames next(posix_, folder_.path());
-  ASSERT_EQ(next.claim(), 0);
-  EXPECT_FALSE(has("0.0.tmp"));
-}
-
 // Between opening the lock file and locking it, another one reclaims the number, and a third one
 // takes it: who locks a file that has lost its name has not got the number.
 TEST_F(WriterNamesTest, ALockOnARemovedFileIsNoLock) {

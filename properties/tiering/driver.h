@@ -4,8 +4,8 @@
 /// with scripted tiers below it.
 ///
 /// Refused here, since they are about what only the script knows:
-///   kNotInConfig      on_new_request, tier_*: no such tier; tier_faults, tier_damage, tier_restart,
-///                     tier_writer: no file tier
+///   kNotInConfig      on_new_request, tier_*: no such tier; tier_faults, tier_damage,
+///                     tier_restart, tier_writer: no file tier
 ///   kBadRange         tier_faults: a call that cannot fail so
 ///
 /// Where there are file tiers, slots have bytes: a GPU writes the block of a key once its store is

@@ -104,9 +104,9 @@ std::optional<std::string> FileTierModel::check(const TierState* shown) {
       return "no file " + std::to_string(key) + ", which was whole";
     }
   }
-  const auto num_temporary = std::count_if(
-      shown->writers.begin(), shown->writers.end(),
-      [](const std::string& name) { return name.ends_with(".tmp"); });
+  const auto num_temporary =
+      std::count_if(shown->writers.begin(), shown->writers.end(),
+                    [](const std::string& name) { return name.ends_with(".tmp"); });
   if (num_temporary > num_faults_of_remove_ + num_written_by_others_) return "temporary files";
   return std::nullopt;
 }

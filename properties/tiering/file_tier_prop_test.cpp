@@ -228,10 +228,10 @@ class Episode {
   void begin_plan() {
     constexpr std::array<int, 7> kErrors = {ENOSPC, EACCES, EROFS, EMFILE, EINTR, EIO, ENOENT};
     constexpr std::array<FileOperation, kNumFileOperations> kOperations = {
-        FileOperation::kWrite,     FileOperation::kRead,   FileOperation::kRemove,
-        FileOperation::kRename,    FileOperation::kClose,  FileOperation::kSync,
-        FileOperation::kOpen,      FileOperation::kCreate, FileOperation::kSize,
-        FileOperation::kMakeFolder, FileOperation::kList, FileOperation::kLock};
+        FileOperation::kWrite,      FileOperation::kRead,   FileOperation::kRemove,
+        FileOperation::kRename,     FileOperation::kClose,  FileOperation::kSync,
+        FileOperation::kOpen,       FileOperation::kCreate, FileOperation::kSize,
+        FileOperation::kMakeFolder, FileOperation::kList,   FileOperation::kLock};
     std::vector<FileFault> faults(1 + choices_.below(3));
     for (FileFault& fault : faults) {
       fault.operation = kOperations[choices_.below(kOperations.size())];

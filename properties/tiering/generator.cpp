@@ -34,25 +34,16 @@ constexpr std::size_t kRecentMax = 6;
 
 /// How much an episode may favour each command.
 constexpr VerbWeights<Command> kWeights = {{
-    {Lookup::kVerb, 16},
-    {Touch::kVerb, 4},
-    {PrepareLoad::kVerb, 5},
-    {CompleteLoad::kVerb, 5},
-    {PrepareStore::kVerb, 12},
-    {CompleteStore::kVerb, 12},
-    {OnNewRequest::kVerb, 3},
-    {OnRequestFinished::kVerb, 2},
-    {OnScheduleEnd::kVerb, 12},
-    {ResetCache::kVerb, 0},
-    {TakeEvents::kVerb, 3},
-    {TierFinish::kVerb, 16},
-    {TierAskAgain::kVerb, 2},
-    {TierAdd::kVerb, 2},
-    {TierDrop::kVerb, 2},
-    {TierFaults::kVerb, 10},
-    {TierDamage::kVerb, 6},
-    {TierRestart::kVerb, 3},
-    {TierWriter::kVerb, 6},
+    {Lookup::kVerb, 16},        {Touch::kVerb, 4},
+    {PrepareLoad::kVerb, 5},    {CompleteLoad::kVerb, 5},
+    {PrepareStore::kVerb, 12},  {CompleteStore::kVerb, 12},
+    {OnNewRequest::kVerb, 3},   {OnRequestFinished::kVerb, 2},
+    {OnScheduleEnd::kVerb, 12}, {ResetCache::kVerb, 0},
+    {TakeEvents::kVerb, 3},     {TierFinish::kVerb, 16},
+    {TierAskAgain::kVerb, 2},   {TierAdd::kVerb, 2},
+    {TierDrop::kVerb, 2},       {TierFaults::kVerb, 10},
+    {TierDamage::kVerb, 6},     {TierRestart::kVerb, 1},
+    {TierWriter::kVerb, 4},
 }};
 /// A reset comes once in so many commands.
 constexpr std::uint32_t kResetOnceIn = 256;
@@ -98,7 +89,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     see(now);
     if (choices.once_in(kResetOnceIn)) return ResetCache{};
     if (ends_jobs_ && jobs_.size() >= kManyJobs && choices.once_in(3)) return draw_finish(choices);
-    if (is_to_open_ && choices.once_in(4)) return draw_restart(choices);
+    if (is_to_open_ && choices.once_in(8)) return draw_restart(choices);
     const std::size_t chosen =
         swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
     return draw(choices, chosen);
@@ -347,7 +338,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
   /// What storing or loading a block soon comes to.
   TierFaults draw_faults(Choices& choices) {
     TierFaults command{draw_file_tier(choices), {}};
-    is_to_open_ = choices.once_in(5);
+    is_to_open_ = choices.once_in(8);
     const std::uint32_t num_faults = choices.once_in(16) ? 0 : 1 + choices.below(3);
     for (std::uint32_t count = 0; count < num_faults; ++count) {
       Fault& fault = command.faults.emplace_back();
@@ -390,6 +381,8 @@ class Generator final : public GeneratorFor<TieringTarget> {
     command.at = command.damage == FileDamage::kReplace
                      ? keys_.one_of(held, choices)
                      : choices.below(8 * (kBlockFileHeaderBytes + kBlockBytes));
+    // A file of no bytes.
+    if (command.damage == FileDamage::kTruncate && choices.once_in(4)) command.at = 0;
     return command;
   }
 

@@ -212,8 +212,8 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
     const TierState& was = (*before.tiers)[command.tier];
     const TierState& is = (*after.tiers)[command.tier];
     add("bad_file_removed", is.held.size() < was.held.size());
-    add("temporary_file_left", contains(is.writers, std::string("0.tmp")) &&
-                                   !contains(was.writers, std::string("0.tmp")));
+    add("temporary_file_left",
+        contains(is.writers, std::string("0.tmp")) && !contains(was.writers, std::string("0.tmp")));
     add("writer_at_last", was.writers.empty() && !is.writers.empty());
   }
 

@@ -113,9 +113,9 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
   std::map<OffloadKey, File> files_;
   std::set<std::string> folders_;
   std::set<OffloadKey> doubtful_;
-  std::optional<std::uint32_t> number_;         ///< as a writer
-  std::set<std::uint32_t> lock_files_;          ///< N.lock, of writers that live or not
-  std::set<std::uint32_t> others_;              ///< who live
+  std::optional<std::uint32_t> number_;           ///< as a writer
+  std::set<std::uint32_t> lock_files_;            ///< N.lock, of writers that live or not
+  std::set<std::uint32_t> others_;                ///< who live
   std::multiset<std::uint32_t> temporary_files_;  ///< whose they are
   std::set<std::uint32_t> strays_;
   bool has_temporary_left_ = false;  ///< since the tier was opened
