@@ -318,9 +318,9 @@ class Generator final : public GeneratorFor<TieringTarget> {
     constexpr std::array<FileOperation, 4> kOfLoads = {
         FileOperation::kRead, FileOperation::kOpen, FileOperation::kSize, FileOperation::kRemove};
     // What an opening comes to, too, besides what a store does.
-    constexpr std::array<FileOperation, 5> kOfOpening = {
-        FileOperation::kLock, FileOperation::kList, FileOperation::kRemove, FileOperation::kSize,
-        FileOperation::kCreate};
+    constexpr std::array<FileOperation, 6> kOfOpening = {
+        FileOperation::kLock, FileOperation::kList,   FileOperation::kRemove,
+        FileOperation::kSize, FileOperation::kCreate, FileOperation::kWrite};
     constexpr std::array<FileOperation, 10> kOperations = {
         FileOperation::kWrite,     FileOperation::kRead,   FileOperation::kRemove,
         FileOperation::kRename,    FileOperation::kClose,  FileOperation::kSize,
