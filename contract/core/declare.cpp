@@ -14,19 +14,56 @@ std::string quote(const Value& value) {
   return text;
 }
 
+template <class T>
+Value list_of(const std::vector<T>& member) {
+  Value::List list;
+  list.reserve(member.size());
+  for (const T element : member) list.push_back(to_value(element));
+  return Value::Variant(std::move(list));
+}
+
+/// What an integer of the line language, which has 63 bits, can be in a T.
+template <class T>
+constexpr std::int64_t kIntegerMax = static_cast<std::int64_t>(std::min<std::uint64_t>(
+    std::numeric_limits<T>::max(), std::numeric_limits<std::int64_t>::max()));
+
+template <class T>
+bool take_integer(const Value& value, T& member, std::string& expected) {
+  const std::int64_t* found = value.get_if<std::int64_t>();
+  if (!found || *found < 0 || *found > kIntegerMax<T>) {
+    expected = "an integer from 0 to " + std::to_string(kIntegerMax<T>);
+    return false;
+  }
+  member = static_cast<T>(*found);
+  return true;
+}
+
+template <class T>
+bool take_integers(const Value& value, std::vector<T>& member, std::string& expected) {
+  const Value::List* list = value.get_if<Value::List>();
+  if (!list) {
+    expected = "a list of integers such as [1 2 3]";
+    return false;
+  }
+  member.resize(list->size());
+  for (std::size_t index = 0; index < list->size(); ++index) {
+    if (take_integer((*list)[index], member[index], expected)) continue;
+    expected = "a list of integers from 0 to " + std::to_string(kIntegerMax<T>);
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Value to_value(bool member) { return Value::Variant(member); }
 Value to_value(std::uint32_t member) { return Value::Variant(std::int64_t{member}); }
+Value to_value(std::uint64_t member) { return Value::Variant(static_cast<std::int64_t>(member)); }
 Value to_value(double member) { return Value::Variant(member); }
 Value to_value(const std::string& member) { return Value::Variant(member); }
 
-Value to_value(const std::vector<std::uint32_t>& member) {
-  Value::List list;
-  list.reserve(member.size());
-  for (std::uint32_t element : member) list.push_back(to_value(element));
-  return Value::Variant(std::move(list));
-}
+Value to_value(const std::vector<std::uint32_t>& member) { return list_of(member); }
+Value to_value(const std::vector<std::uint64_t>& member) { return list_of(member); }
 
 Value to_value(const std::vector<bool>& member) {
   Value::List list;
@@ -59,13 +96,11 @@ bool from_value(const Value& value, bool& member, std::string& expected) {
 }
 
 bool from_value(const Value& value, std::uint32_t& member, std::string& expected) {
-  const std::int64_t* found = value.get_if<std::int64_t>();
-  if (!found || *found < 0 || *found > std::numeric_limits<std::uint32_t>::max()) {
-    expected = "an integer from 0 to 4294967295";
-    return false;
-  }
-  member = static_cast<std::uint32_t>(*found);
-  return true;
+  return take_integer(value, member, expected);
+}
+
+bool from_value(const Value& value, std::uint64_t& member, std::string& expected) {
+  return take_integer(value, member, expected);
 }
 
 bool from_value(const Value& value, double& member, std::string& expected) {
@@ -89,19 +124,11 @@ bool from_value(const Value& value, std::string& member, std::string& expected) 
 }
 
 bool from_value(const Value& value, std::vector<std::uint32_t>& member, std::string& expected) {
-  const Value::List* list = value.get_if<Value::List>();
-  if (!list) {
-    expected = "a list of integers such as [1 2 3]";
-    return false;
-  }
-  member.resize(list->size());
-  for (std::size_t index = 0; index < list->size(); ++index) {
-    if (!from_value((*list)[index], member[index], expected)) {
-      expected = "a list of integers from 0 to 4294967295";
-      return false;
-    }
-  }
-  return true;
+  return take_integers(value, member, expected);
+}
+
+bool from_value(const Value& value, std::vector<std::uint64_t>& member, std::string& expected) {
+  return take_integers(value, member, expected);
 }
 
 bool from_value(const Value& value, std::vector<bool>& member, std::string& expected) {

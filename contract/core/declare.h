@@ -203,18 +203,22 @@ std::string one_of(const std::vector<std::string_view>& names);
 
 Value to_value(bool member);
 Value to_value(std::uint32_t member);
+Value to_value(std::uint64_t member);  ///< Requires: below 2^63
 Value to_value(double member);
 Value to_value(const std::string& member);
 Value to_value(const std::vector<std::uint32_t>& member);
+Value to_value(const std::vector<std::uint64_t>& member);
 Value to_value(const std::vector<bool>& member);
 Value to_value(const std::vector<std::string>& member);
 Value to_value(const std::vector<std::vector<std::uint32_t>>& member);
 
 bool from_value(const Value& value, bool& member, std::string& expected);
 bool from_value(const Value& value, std::uint32_t& member, std::string& expected);
+bool from_value(const Value& value, std::uint64_t& member, std::string& expected);
 bool from_value(const Value& value, double& member, std::string& expected);
 bool from_value(const Value& value, std::string& member, std::string& expected);
 bool from_value(const Value& value, std::vector<std::uint32_t>& member, std::string& expected);
+bool from_value(const Value& value, std::vector<std::uint64_t>& member, std::string& expected);
 bool from_value(const Value& value, std::vector<bool>& member, std::string& expected);
 bool from_value(const Value& value, std::vector<std::string>& member, std::string& expected);
 bool from_value(const Value& value, std::vector<std::vector<std::uint32_t>>& member,

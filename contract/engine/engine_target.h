@@ -117,7 +117,7 @@ using Command =
     std::variant<AddRequest, HandOver, Schedule, Execute, Poll, Update, UpdateDraftTokenIds,
                  GrammarCompiled, FinishRequests, FinishAllRequests, SetPauseState,
                  ResetPrefixCache, ScriptConnector, Advance, FailNext, Drain,
-                 offloading::AdvanceTransfer, offloading::ReportTransferAgain,
+                 offloading::AdvanceTransfer, offloading::ReportTransferAgain, offloading::LogStats,
                  offloading::TierFinish, offloading::TierAskAgain, offloading::TierAdd,
                  offloading::TierDrop, offloading::TierFaults, offloading::TierDamage,
                  simple::AdvanceCopy, files::WriteEntry, files::RemoveEntry, files::RemoveFile,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the golden statistics: what vLLM's own classes and the real Prometheus client answer, for
-kv_connector_stats_prop_test.cpp.
+kv_connector_stats_unit_test.cpp.
 
 Drives OffloadingConnectorStats and OffloadPromMetrics of each release given (loaded from its files, with placeholders
 for what they import of the engine) and prometheus_client's generate_latest without the `_created` series, and prints

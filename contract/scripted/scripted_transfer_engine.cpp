@@ -49,8 +49,7 @@ bool ScriptedTransferEngine::advance(JobId job, TransferProgress progress,
     if (on_progress_) on_progress_(transfer);
     if (progress != TransferProgress::kPart) {
       ended_.push_back({job, progress == TransferProgress::kFinished,
-                        kScriptedBlockBytes * transfer.job.spec.gpu_blocks.size(),
-                        microseconds / 1e6});
+                        block_bytes_ * transfer.job.spec.gpu_blocks.size(), microseconds / 1e6});
     }
     return true;
   }

@@ -15,8 +15,8 @@
 
 namespace kvfence {
 
-/// What a GPU block counts for in TransferResult::num_bytes.
-inline constexpr std::uint64_t kScriptedBlockBytes = 4096;
+/// What a GPU block counts for in TransferResult::num_bytes, unless somebody says otherwise.
+inline constexpr std::uint32_t kScriptedBlockBytes = 4096;
 
 class ScriptedTransferEngine final : public TransferEngine {
  public:
@@ -42,6 +42,9 @@ class ScriptedTransferEngine final : public TransferEngine {
   /// Whether a transfer of that number was reported; then it will be once more.
   bool report_again(JobId job);
 
+  /// What a GPU block counts for in transfers that end from now on.
+  void set_block_bytes(std::uint32_t bytes) { block_bytes_ = bytes; }
+
   /// Calls it with each transfer that was submitted or came further, from now on: where copies are
   /// to be seen in memory.
   void watch(std::function<void(const Transfer&)> on_progress) {
@@ -58,6 +61,7 @@ class ScriptedTransferEngine final : public TransferEngine {
   void add_to(StateHash& hash) const { hash.add_all(transfers_, ended_, reported_); }
 
  private:
+  std::uint64_t block_bytes_ = kScriptedBlockBytes;
   std::vector<Transfer> transfers_;
   std::vector<TransferResult> ended_;     ///< not reported yet, in order
   std::vector<TransferResult> reported_;  ///< in order

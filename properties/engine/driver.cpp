@@ -172,7 +172,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       engine.scheduler->connector()->set_xfer_handshake_metadata(handshakes);
     }
     for (Engine& engine : engines_) {
-      if (setup_.offloading) around(engine.role).offloading.watch(engine.ranks);
+      if (!setup_.offloading) continue;
+      around(engine.role)
+          .offloading.watch(engine.ranks,
+                            parts_.make_stat_loggers(setup_.of(engine.role).offloading->metrics));
     }
     if (setup_.files) files_.count_engine_start();
     if (setup_.device && setup_.nixl) {
@@ -467,6 +470,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   ErrorCode run(const engine::simple::AdvanceCopy& command) {
     if (!setup_.simple) return ErrorCode::kNotInConfig;
     return around(command.engine).simple.run(command, engine_of(command.engine).ranks);
+  }
+
+  ErrorCode run(const engine::offloading::LogStats& command) {
+    if (!setup_.offloading || setup_.device) return ErrorCode::kNotInConfig;
+    return around(command.engine).offloading.run(command, observed().of(command.engine));
   }
 
   ErrorCode run(const engine::nixl::AdvanceClock& command) {
@@ -781,8 +789,12 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   ErrorCode take_in(Engine& engine, const PlannedStep& step) {
-    return take_in(engine, step,
-                   SchedulerObserver::report_of(*engine.scheduler, *world_, step.report));
+    const ErrorCode error = take_in(
+        engine, step, SchedulerObserver::report_of(*engine.scheduler, *world_, step.report));
+    if (error == ErrorCode::kNone && setup_.offloading) {
+      around(engine.role).offloading.send_stats(step.report, name_of(Kind::kOffloading));
+    }
+    return error;
   }
 
   /// The oldest step, with runner_output_.
@@ -985,7 +997,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
         shown.connector_class = of_class.connector_class;
         shown.type = operations.transfer_type;
         for (const OffloadingOperationMetrics& op : operations.ops) {
-          shown.sizes.push_back(static_cast<std::uint32_t>(op.op_size));
+          shown.sizes.push_back(op.op_size);
         }
       }
     }

@@ -23,6 +23,10 @@
 
 namespace kvfence {
 
+/// The statistics of transfers behind an engine: what loggers keep of them
+/// (properties/engine/offloading/stat_loggers.h).
+class StatLoggers;
+
 /// Makes the parts of an engine. What a configuration does not name is not asked for.
 struct EngineParts : KVConnectorFactories {
   std::function<std::unique_ptr<Scheduler>(const SchedulerConfig& config,
@@ -47,6 +51,8 @@ struct EngineParts : KVConnectorFactories {
   std::function<std::unique_ptr<engine::EngineDevice>(const EngineSetup& setup, EngineRole role)>
       make_device;
   MakeTierFiles make_tier_files;
+  std::function<std::unique_ptr<StatLoggers>(const OffloadPromMetricsConfig& config)>
+      make_stat_loggers;
 };
 
 }  // namespace kvfence

@@ -1,6 +1,6 @@
 // Goal: label names and values that Prometheus has no place for are refused. Method: one of each;
 // what is counted is looked at by
-// properties/engine/offloading/kv_connector_stats_prop_test.cpp.
+// properties/engine/offloading/kv_connector_stats_unit_test.cpp.
 
 #include "reference/connectors/kv_connector_stats.h"
 

@@ -15,6 +15,7 @@
 #include "contract/engine/engine_target.h"
 #include "cuda/worker/engine_on_virtual_device.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
+#include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/kv_output_aggregator.h"
 #include "optimized/connectors/multi/multi_connector.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
@@ -24,6 +25,7 @@
 #include "optimized/tiering/tier_files.h"
 #include "planted/cuda/worker/engine_on_virtual_device.h"
 #include "planted/optimized/connectors/disaggregated/disaggregated_connector.h"
+#include "planted/optimized/connectors/kv_connector_stats.h"
 #include "planted/optimized/connectors/kv_output_aggregator.h"
 #include "planted/optimized/connectors/multi/multi_connector.h"
 #include "planted/optimized/connectors/offloading/offloading_connector.h"
@@ -36,7 +38,9 @@
 #include "properties/engine/checks.h"
 #include "properties/engine/driver.h"
 #include "properties/engine/engine_parts.h"
+#include "properties/engine/offloading/stat_loggers.h"
 #include "reference/connectors/disaggregated/disaggregated_connector.h"
+#include "reference/connectors/kv_connector_stats.h"
 #include "reference/connectors/kv_output_aggregator.h"
 #include "reference/connectors/multi/multi_connector.h"
 #include "reference/connectors/offloading/offloading_connector.h"
@@ -118,6 +122,8 @@ EngineParts reference_parts() {
   parts.make_consumer_worker = make_disaggregated_consumer_worker;
   parts.make_aggregator = make_aggregator<reference::KVOutputAggregator>;
   parts.make_device = make_device<EngineDevice>;
+  parts.make_stat_loggers =
+      make_stat_loggers<reference::OffloadingConnectorStats, reference::OffloadPromMetrics>;
   parts.make_tier_files = make_tier_files;
   return parts;
 }
@@ -145,6 +151,8 @@ EngineParts optimized_parts() {
     if (!setup.is_virtual) return make_device<reference::EngineDevice>(setup, role);
     return make_device<cuda::EngineOnVirtualDevice>(setup, role);
   };
+  parts.make_stat_loggers =
+      make_stat_loggers<optimized::OffloadingConnectorStats, optimized::OffloadPromMetrics>;
   parts.make_tier_files = make_tier_files;
   return parts;
 }
@@ -165,7 +173,8 @@ std::vector<std::string_view> planted_rooms_of(engine::Assembly assembly) {
   if (assembly == engine::Assembly::kSynchronous || is_multi) rooms.push_back("synchronous");
   if (assembly == engine::Assembly::kPrefillDecode) rooms.push_back("disaggregated");
   if (assembly != engine::Assembly::kScheduler) {
-    rooms.insert(rooms.end(), {"offloading", "files", "offload", "eviction", "tiering"});
+    rooms.insert(rooms.end(),
+                 {"offloading", "connectors", "files", "offload", "eviction", "tiering"});
   }
   if (assembly == engine::Assembly::kOffloadingOnDevice) rooms.push_back("worker");
   return rooms;
@@ -260,6 +269,8 @@ EngineParts planted_parts(OnDevice on_device) {
     if (on_device) on_device(*device);
     return device;
   };
+  parts.make_stat_loggers = make_stat_loggers<planted::optimized::OffloadingConnectorStats,
+                                              planted::optimized::OffloadPromMetrics>;
   parts.make_tier_files = make_tier_files;
   return parts;
 }
@@ -292,6 +303,7 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   using engine::Assembly;
   add_all(Assembly::kScheduler, planted::bugs_of("scheduler"));
   add_all(Assembly::kOffloading, planted::bugs_of("offloading"));
+  add_all(Assembly::kOffloading, planted::bugs_of("connectors"));
   add_named(Assembly::kOffloading, "files", kFileTierBugs);
   add_named(Assembly::kOffloadingOnDevice, "offloading", kConnectorBugsOnDevice);
   add_named(Assembly::kOffloadingOnDevice, "worker", kWorkerBugs);

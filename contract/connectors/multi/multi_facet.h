@@ -49,7 +49,7 @@ struct ClassStats {
   static constexpr std::string_view kWord = "stats";
   std::string connector_class;
   std::string type;
-  std::vector<std::uint32_t> sizes;
+  std::vector<std::uint64_t> sizes;
   static void declare(auto& fields) {
     using S = ClassStats;
     fields.add("class", &S::connector_class, "of which children");

@@ -22,6 +22,7 @@
 #include "contract/core/types.h"
 #include "contract/eviction/eviction_target.h"
 #include "contract/pool/pool_values.h"
+#include "contract/scripted/scripted_transfer_engine.h"
 #include "contract/scripted/transfer_progress.h"
 #include "contract/tiering/tier_records.h"
 
@@ -77,6 +78,24 @@ struct ReportTransferAgain {
     fields.optional("rank", &S::rank, Domain::kCount, "whose");
     fields.add("job", &S::job, Domain::kNumber, "which transfer");
     add_engine_field<S>(fields);
+  }
+};
+
+/// The statistics of each step that was taken in were given to the loggers, under an engine index:
+/// those in the text of the interval, which ends here, and Prometheus, which counts on.
+/// Source: vLLM v0.23.0 v1/metrics/loggers.py LoggingStatLogger, PrometheusStatLogger;
+/// kv_connector/v1/metrics.py KVConnectorLogging.
+/// Errors: kNotInConfig: no OffloadingConnector, or one over a device, which measures nothing;
+/// kBadRange: no such engine index.
+struct LogStats {
+  static constexpr Verb kVerb{"log_stats", "the loggers write what they have of the transfers"};
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
+  std::uint32_t engine_idx = 0;
+  EngineRole engine = EngineRole::kProducer;
+  static void declare(auto& fields) {
+    fields.optional("engine_idx", &LogStats::engine_idx, Domain::kCount,
+                    "under which the steps from now on are counted");
+    add_engine_field<LogStats>(fields);
   }
 };
 
@@ -169,6 +188,8 @@ struct Record {
   std::uint32_t num_tiers = 0;
   std::vector<std::uint32_t> request_level_tiers;
   std::vector<std::uint32_t> file_tiers;
+  std::uint32_t block_bytes = kScriptedBlockBytes;
+  std::vector<std::uint32_t> engine_labels = {0};
   static void declare(auto& fields) {
     using S = Record;
     fields.add("num_cpu_blocks", &S::num_cpu_blocks, "slots, one an offloaded block");
@@ -191,6 +212,10 @@ struct Record {
     fields.optional("request_level_tiers", &S::request_level_tiers,
                     "those that want held blocks of a request, too, by place");
     fields.optional("file_tiers", &S::file_tiers, "those that keep files, by place");
+    fields.optional("block_bytes", &S::block_bytes,
+                    "what a GPU block counts for in statistics; not on a device");
+    fields.optional("engine_labels", &S::engine_labels,
+                    "by engine index: the value of label engine in metrics; not on a device");
   }
 };
 
@@ -236,12 +261,12 @@ struct EngineTransfer {
 struct Operation {
   static constexpr std::string_view kWord = "operation";
   std::string type;
-  std::uint32_t bytes = 0;
+  std::uint64_t bytes = 0;
   std::uint32_t microseconds = 0;
   static void declare(auto& fields) {
     using S = Operation;
     fields.add("type", &S::type, "GPU_to_CPU or CPU_to_GPU");
-    fields.add("bytes", &S::bytes, "a scripted GPU block counts for 4096");
+    fields.add("bytes", &S::bytes, "block_bytes a GPU block");
     fields.add("microseconds", &S::microseconds, "that it took");
   }
 };
@@ -264,6 +289,11 @@ struct Observed : Lists {
   Reusable<std::vector<JobId>> jobs_to_flush;
 
   Reusable<std::vector<Operation>> transfer_stats;  ///< update
+
+  // log_stats
+  Reusable<std::vector<Operation>> interval_stats;
+  Reusable<std::vector<std::string>> logged;
+  Reusable<std::vector<std::string>> metrics;
 
   // With TieringOffloadingSpec: of any command that had some.
   Reusable<std::vector<TierCallRecord>> tier_calls;
@@ -291,6 +321,11 @@ struct Observed : Lists {
                "which transfers end before the step");
     fields.add("transfer_stats", &S::transfer_stats, Domain::kResult,
                "operations that were measured, type by type");
+    fields.add("interval_stats", &S::interval_stats, Domain::kResult,
+               "operations since the log_stats before, type by type");
+    fields.add("logged", &S::logged, Domain::kResult, "their totals; nothing without operations");
+    fields.add("metrics", &S::metrics, Domain::kResult,
+               "what Prometheus reads: operations since the start, line by line");
     fields.add("tier_calls", &S::tier_calls, Domain::kResult, "on the tiers, oldest first");
     fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
     fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");

@@ -113,6 +113,16 @@ std::optional<std::pair<std::string, std::string>> wrong_with_tiers(
   return std::nullopt;
 }
 
+/// Labels as vLLM has them.
+OffloadPromMetricsConfig metrics_config(const std::vector<std::uint32_t>& engine_labels) {
+  OffloadPromMetricsConfig config;
+  config.labelnames = {"model_name", "engine"};
+  for (std::uint32_t engine_idx = 0; engine_idx < engine_labels.size(); ++engine_idx) {
+    config.per_engine_labelvalues[engine_idx] = {"toy", std::to_string(engine_labels[engine_idx])};
+  }
+  return config;
+}
+
 }  // namespace
 
 Value to_value(const KeyBytes& member) { return Value::Variant(Bytes{member.bytes}); }
@@ -191,6 +201,9 @@ Parsed<ConnectorSetup> make_connector_setup(const engine::offloading::Record& re
   if (auto wrong = wrong_with_tiers(record)) {
     return error(std::move(wrong->first), std::move(wrong->second));
   }
+  if (record.engine_labels.empty()) return error("engine_labels=[]", "at least one engine index");
+  setup.block_bytes = record.block_bytes;
+  setup.metrics = metrics_config(record.engine_labels);
   Parsed<OffloadingSpec> created = create_spec(record, setup.scheduler.kv_cache, num_ranks);
   if (!created) return error("this configuration", created.error().expected);
   OffloadingSpec& spec = setup.spec;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "contract/connectors/kv_connector_stats.h"
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/connectors/offloading/offloading_facet.h"
 #include "contract/core/line.h"
@@ -30,6 +31,8 @@ struct ConnectorSetup {
   OffloadingSpec spec;              ///< its tiers are of the types of scripted_tier_types
   SecondaryTierFactory tier_types;  ///< what makes them; none until a side has put its own there
   PrimaryKvView primary;            ///< its slots, where they have bytes
+  std::uint32_t block_bytes = 0;    ///< what a GPU block counts for in statistics
+  OffloadPromMetricsConfig metrics;
 
   std::uint32_t num_tiers() const {
     return static_cast<std::uint32_t>(spec.secondary_tiers.size());

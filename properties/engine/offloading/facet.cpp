@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <span>
+#include <utility>
 
 #include "contract/core/check.h"
 #include "contract/scripted/scripted_transfer_engine.h"
@@ -48,6 +50,26 @@ void observe_blocks(const std::vector<PolicyEntry>& entries, std::vector<Offload
   }
 }
 
+void observe_operations(std::span<const TransferOperations> stats,
+                        std::vector<Operation>& operations) {
+  operations.clear();
+  for (const TransferOperations& of_type : stats) {
+    for (const OffloadingOperationMetrics& op : of_type.ops) {
+      operations.push_back({of_type.transfer_type, op.op_size,
+                            static_cast<std::uint32_t>(std::lround(op.op_time * 1e6))});
+    }
+  }
+}
+
+void observe_lines(std::string_view text, std::vector<std::string>& lines) {
+  lines.clear();
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+}
+
 void observe_keys(const std::vector<OffloadKey>& observed, KeyList& keys) {
   keys.assign(observed.begin(), observed.end());
 }
@@ -70,7 +92,10 @@ void Facet::start(const Config& config, ConnectorSetup& setup, TransferNumbers n
   setup_ = setup;
 }
 
-void Facet::watch(std::vector<EngineRank>& ranks) {
+void Facet::watch(std::vector<EngineRank>& ranks, std::unique_ptr<StatLoggers> loggers) {
+  loggers_ = std::move(loggers);
+  engine_idx_ = 0;
+  for (EngineRank& rank : ranks) rank.copies.set_block_bytes(setup_.block_bytes);
   for (std::uint32_t rank = 0; slots_ && rank < ranks.size(); ++rank) {
     ranks[rank].copies.watch(
         [slots = slots_, numbers = numbers_, rank](ScriptedTransferEngine::Transfer transfer) {
@@ -162,6 +187,20 @@ ErrorCode Facet::run(const TierDamage& command, const Around& around) {
   return ErrorCode::kNone;
 }
 
+ErrorCode Facet::run(const LogStats& command, Observed& observed) {
+  if (setup_.metrics.per_engine_labelvalues.count(command.engine_idx) == 0) {
+    return ErrorCode::kBadRange;
+  }
+  engine_idx_ = command.engine_idx;
+  observe_operations(loggers_->interval(), observed.interval_stats.emplace());
+  std::vector<std::string>& logged = observed.logged.emplace();
+  logged.clear();
+  if (auto text = loggers_->log()) logged.push_back(*std::move(text));
+  loggers_->collect(metrics_);
+  observe_lines(print(metrics_), observed.metrics.emplace());
+  return ErrorCode::kNone;
+}
+
 ErrorCode Facet::find_keys(std::uint32_t place, const std::string& request, GroupId group,
                            const std::vector<std::uint32_t>& blocks, const Around& around) {
   if (!has_tier(around, place) || group >= setup_.spec.kv_cache.groups.size()) {
@@ -206,13 +245,13 @@ void Facet::plan_slots(const std::vector<TransferJob>& stores,
 }
 
 void Facet::observe_report(const AggregatedOutput& report, Observed& observed) {
-  std::vector<Operation>& stats = observed.transfer_stats.emplace();
-  stats.clear();
-  for (const TransferOperations& operations : report.stats) {
-    for (const OffloadingOperationMetrics& op : operations.ops) {
-      stats.push_back({operations.transfer_type, static_cast<std::uint32_t>(op.op_size),
-                       static_cast<std::uint32_t>(std::lround(op.op_time * 1e6))});
-    }
+  observe_operations(report.stats, observed.transfer_stats.emplace());
+}
+
+void Facet::send_stats(const AggregatedOutput& report, std::string_view class_name) {
+  if (!report.stats.empty()) loggers_->observe(report.stats, engine_idx_);
+  for (const TransferOperationsOfClass& of_class : report.stats_of_children) {
+    if (of_class.connector_class == class_name) loggers_->observe(of_class.stats, engine_idx_);
   }
 }
 

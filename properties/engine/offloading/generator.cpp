@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/connectors/kv_connector_stats.h"
 #include "contract/connectors/offloading/offloading_spec_factory.h"
 #include "contract/core/check.h"
 #include "contract/engine/engine_setup.h"
@@ -28,9 +29,9 @@ namespace {
 /// Of two windows the longer one is asked first, and the shorter one loses its blocks first.
 constexpr std::string_view kShapes[] = {"Fw", "Fm", "Fwm", "Ff", "wfw", "w", "m",
                                         "nt", "nt", "f",   "f",  "f",   "f"};
-constexpr std::uint32_t kWeights[] = {2, 16};  // ReportTransferAgain, what happens in tiers
-constexpr std::size_t kReportedMax = 4;        // transfers that may be reported again
-constexpr std::size_t kEndedTierJobsMax = 32;  // that are not said to be over once more
+constexpr std::uint32_t kWeights[] = {2, 16, 3};  // ReportTransferAgain, in tiers, LogStats
+constexpr std::size_t kReportedMax = 4;           // transfers that may be reported again
+constexpr std::size_t kEndedTierJobsMax = 32;     // that are not said to be over once more
 
 const LeftOut kFailedWindow(
     LeftOut::By::kGenerator, "engine.offloading: a load of a window that fails",
@@ -54,6 +55,12 @@ void draw_tiers(Choices& choices, Record& record) {
   }
 }
 
+/// Transfers of so many blocks are as large as a bucket's bound, or nearly.
+std::uint32_t draw_block_bytes(Choices& choices) {
+  const double bound = kOffloadSizeBuckets[choices.below(kOffloadSizeBuckets.size())];
+  return static_cast<std::uint32_t>(bound) / (1 + choices.below(4)) + choices.below(3) - 1;
+}
+
 void draw_record(Choices& choices, Config& config) {
   Record& record = config.edit_connector<Record>();
   record.num_cpu_blocks = choices.once_in(3) ? 1 + choices.below(4) : 4 + choices.below(6);
@@ -61,12 +68,17 @@ void draw_record(Choices& choices, Config& config) {
   record.eviction_policy = choices.once_in(2) ? "arc" : "lru";
   if (choices.once_in(6)) {
     record.store_threshold = 1 + choices.below(3);
-    record.max_tracker_size = 1 + choices.below(12);
+    if (!choices.once_in(8)) record.max_tracker_size = 1 + choices.below(12);
   }
   record.offload_prompt_only = choices.once_in(3);
   record.request_level_policy = choices.once_in(4);
   record.transfers_may_fail = choices.once_in(2);
   if (config.profile != "v0.19" && choices.once_in(3)) draw_tiers(choices, record);
+  if (choices.once_in(2)) record.block_bytes = draw_block_bytes(choices);
+  if (choices.once_in(2)) {
+    record.engine_labels.resize(1 + choices.below(3));
+    for (std::uint32_t& label : record.engine_labels) label = choices.below(2);
+  }
   if (config.groups.size() == 2 && !config.groups.front().is_full_attention()) {
     // Two windows: with these sizes one of them ends the hit of the other now and then.
     record.num_cpu_blocks = 5 + choices.below(3);
@@ -125,6 +137,7 @@ class OffloadingDraws final : public Draws {
       const EngineTransfer& transfer = pick(choices, reported_);
       return ReportTransferAgain{transfer.rank, transfer.job, role_};
     }
+    if (place == 2) return LogStats{choices.below(num_engine_idxs_), role_};
     if (picture.names.empty() || record_.num_tiers == 0) return std::nullopt;
     return change_tier(choices, picture.draw_recent_name(choices), *picture.world);
   }
@@ -134,6 +147,7 @@ class OffloadingDraws final : public Draws {
       return bent_tier(picture, choices);
     }
     if (!choices.once_in(6)) return std::nullopt;
+    if (choices.once_in(6)) return LogStats{choices.below(num_engine_idxs_ + 2), role_};
     AdvanceTransfer advance;
     advance.engine = role_;
     advance.rank = choices.below(num_ranks_ + 1);
@@ -288,6 +302,7 @@ class OffloadingDraws final : public Draws {
   const Record record_;
   const std::uint32_t num_ranks_;
   const std::uint32_t num_groups_;
+  const std::uint32_t num_engine_idxs_ = static_cast<std::uint32_t>(record_.engine_labels.size());
   OffloadingSpec spec_;
   bool is_windowed_ = false;   ///< the only group
   std::uint32_t part_in_ = 4;  ///< one advance in so many does not reach the end

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -15,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/connectors/kv_connector_stats.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
@@ -65,6 +67,11 @@ constexpr Goal kGoals[] = {
     {"reported_again", "an engine reported a transfer a second time"},
     {"measured_load", "statistics had a load"},
     {"measured_store", "statistics had a store"},
+    {"beyond_first_bucket", "statistics had a transfer that is in none but larger buckets"},
+    {"on_a_bound", "statistics had a transfer as large as a bucket's bound"},
+    {"logged_both", "an interval had loads and stores"},
+    {"logged_nothing", "an interval had no transfer"},
+    {"counted_together", "transfers of an engine index were counted with those of another one"},
     {"two_steps_in_flight", "a step was planned before the one before it came back"},
     {"reset_done", "a reset took keys of the GPU's cache", kNeedsState},
     {"reset_refused", "a reset did not succeed"},
@@ -157,6 +164,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       tried_.emplace(finish_job->job, finish_job->success);
     } else if (std::holds_alternative<ReportTransferAgain>(command)) {
       add("reported_again");
+    } else if (const auto* log = std::get_if<LogStats>(&command)) {
+      count_log(*log, after);
     }
   }
 
@@ -296,7 +305,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     for (const Operation& operation : *after.transfer_stats) {
       add(operation.type == "GPU_to_CPU" ? Name("measured_store") : Name("measured_load"));
+      count_size(operation.bytes);
     }
+    if (!after.transfer_stats->empty()) counted_.insert(engine_idx_);
     for (const std::string& name : *after.finished_recving) {
       const RequestState* state = find_state(before, name);
       add("aborted_load_freed", state && is_finished(state->status));
@@ -330,6 +341,27 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("load_recomputed", state_before && !is_finished(state.status) &&
                                  state.num_computed_tokens < state_before->num_computed_tokens);
     }
+  }
+
+  // ---- Statistics ----
+
+  void count_size(std::uint64_t bytes) {
+    const auto size = static_cast<double>(bytes);
+    add("beyond_first_bucket", size > kOffloadSizeBuckets.front());
+    add("on_a_bound",
+        std::ranges::find(kOffloadSizeBuckets, size) != std::end(kOffloadSizeBuckets));
+  }
+
+  void count_log(const LogStats& log, const Observation& after) {
+    const std::vector<Operation>& operations = *after.interval_stats;
+    add("logged_nothing", operations.empty());
+    add("logged_both", !operations.empty() && operations.front().type != operations.back().type);
+    const auto& values = setup_.metrics.per_engine_labelvalues;
+    add("counted_together", std::ranges::any_of(counted_, [&](std::uint32_t other) {
+          return counted_.count(engine_idx_) > 0 && other != engine_idx_ &&
+                 values.at(other) == values.at(engine_idx_);
+        }));
+    engine_idx_ = log.engine_idx;
   }
 
   // ---- Tiers ----
@@ -424,6 +456,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   std::unordered_map<std::string, AddRequest> added_;  ///< by name
   std::unordered_map<JobId, bool> is_store_;           ///< fence: by job
   bool was_reset_ = false;                             ///< since the last step
+  std::uint32_t engine_idx_ = 0;                       ///< under which steps are counted
+  std::set<std::uint32_t> counted_;                    ///< those under which transfers were
   std::map<std::uint32_t, bool> tried_;  ///< jobs of tiers that are over; not given up
   std::set<SlotId> promoted_;  ///< slots that a tier has filled, until something else is written
 };

@@ -1,0 +1,72 @@
+#pragma once
+
+/// What vLLM's loggers keep of the statistics of an OffloadingConnector: those of the interval,
+/// whose totals the log gets, and the metrics, which go on for as long as the engine.
+/// Source: vLLM v0.23.0 v1/metrics/loggers.py; kv_connector/v1/metrics.py KVConnectorLogging,
+/// KVConnectorProm.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract/connectors/kv_connector_stats.h"
+#include "contract/core/state_digest.h"
+
+namespace kvfence {
+
+class StatLoggers {
+ public:
+  StatLoggers() = default;
+  StatLoggers(const StatLoggers&) = delete;
+  StatLoggers& operator=(const StatLoggers&) = delete;
+  virtual ~StatLoggers() = default;
+
+  /// What the engine core of that index sent with a step. Requires: metrics know the index.
+  virtual void observe(std::span<const TransferOperations> stats, std::uint32_t engine_idx) = 0;
+  /// Since the last log; valid until the next change.
+  virtual std::span<const TransferOperations> interval() const = 0;
+  /// What the log gets, if anything was observed. Another interval begins.
+  virtual std::optional<std::string> log() = 0;
+  virtual void collect(std::vector<PrometheusMetric>& out) const = 0;
+
+  void add_to(StateHash& hash) const {
+    std::vector<PrometheusMetric> metrics;
+    collect(metrics);
+    hash.add_all(interval(), print(metrics));
+  }
+};
+
+/// Those over the statistics and metrics of one side.
+template <OffloadingConnectorStats Stats, OffloadPromMetrics Metrics>
+class StatLoggersOf final : public StatLoggers {
+ public:
+  explicit StatLoggersOf(const OffloadPromMetricsConfig& config) : metrics_(config) {}
+
+  void observe(std::span<const TransferOperations> stats, std::uint32_t engine_idx) override {
+    interval_.aggregate(Stats(stats));
+    metrics_.observe(stats, engine_idx);
+  }
+  std::span<const TransferOperations> interval() const override { return interval_.data(); }
+  std::optional<std::string> log() override {
+    if (interval_.is_empty()) return std::nullopt;
+    interval_.reduce(totals_);
+    interval_.reset();
+    return to_log_text(totals_);
+  }
+  void collect(std::vector<PrometheusMetric>& out) const override { metrics_.collect(out); }
+
+ private:
+  Stats interval_;
+  Metrics metrics_;
+  std::vector<TransferTotals> totals_;  ///< of the last log
+};
+
+template <class Stats, class Metrics>
+std::unique_ptr<StatLoggers> make_stat_loggers(const OffloadPromMetricsConfig& config) {
+  return std::make_unique<StatLoggersOf<Stats, Metrics>>(config);
+}
+
+}  // namespace kvfence
