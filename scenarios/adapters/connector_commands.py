@@ -14,6 +14,7 @@ from scheduler_commands import UpstreamScheduler
 from session import Unsupported
 from upstream_connector import Connectors, PlannedTransfer
 from upstream_offload import KeyBytes, KVOffload, PolicyView
+from upstream_stats import operations_text, plain
 
 
 class UpstreamConnector(UpstreamScheduler):
@@ -53,6 +54,11 @@ class UpstreamConnector(UpstreamScheduler):
         if rank >= self._config.ranks:
             return "error=not_in_config"
         return "error=none" if self._connectors.engines[rank].report_again(job_id) else "error=unknown_job"
+
+    def log_stats(self, engine_idx) -> str:
+        if engine_idx >= len(self._config.connector.engine_labels):
+            return "error=bad_range"
+        return f"error=none {self._connectors.loggers.log(engine_idx)}"
 
     def tier_finish(self, place, job_id, success) -> str:
         if self._tier(place) is None:
@@ -111,11 +117,9 @@ class UpstreamConnector(UpstreamScheduler):
     # ---- Answers ----
 
     def _report_text(self, report: Any) -> str:
-        data = {} if report.kv_connector_stats is None else report.kv_connector_stats.data
-        texts = [f"(operation type={transfer_type} bytes={operation.op_size}"
-                 f" microseconds={round(operation.op_time * 1e6)})"
-                 for transfer_type, operations in data.items() for operation in operations]
-        return f" transfer_stats=[{' '.join(texts)}]"
+        data = plain(report.kv_connector_stats)
+        self._connectors.loggers.observe(data)
+        return f" transfer_stats={operations_text(data)}"
 
     def _plan_text(self, output: Any) -> str:
         plan = self._connectors.plan(output.kv_connector_metadata)

@@ -75,6 +75,8 @@ class Offloading(NamedTuple):
     num_tiers: int = 0
     request_level_tiers: List[int] = []
     file_tiers: List[int] = []
+    block_bytes: int = 4096
+    engine_labels: List[int] = [0]
 
 
 class Simple(namedtuple("Simple", ["num_cpu_blocks", "lazy_offload", *SIMPLE_OFFLOAD_RULES],
@@ -269,6 +271,8 @@ def _check_offloading(connector: Offloading) -> None:
             raise ValueError(f"{name} are places below num_tiers, ascending, each once")
     if has_tiers and (connector.request_level_policy or connector.store_threshold >= 2):
         raise ValueError("TieringOffloadingSpec has no request_level_policy and no store_threshold")
+    if not connector.engine_labels:
+        raise ValueError("engine_labels=[], expected at least one engine index")
 
 
 # ---- Commands ----
@@ -376,6 +380,7 @@ _OF_ENGINES = {
     "advance_transfer": ({"rank": INTEGER, "job": INTEGER, "progress": _PROGRESS, "microseconds": INTEGER},
                          {"rank": 0, "progress": "finished", "microseconds": 0}),
     "report_transfer_again": ({"rank": INTEGER, "job": INTEGER}, {"rank": 0}),
+    "log_stats": ({"engine_idx": INTEGER}, {"engine_idx": 0}),
     # A simple one.
     "advance_copy": ({"rank": INTEGER, "store": FLAG, "progress": _PROGRESS},
                      {"rank": 0, "store": False, "progress": "finished"}),

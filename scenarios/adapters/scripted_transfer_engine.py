@@ -5,25 +5,21 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 
-# What a GPU block counts for (contract/scripted/scripted_transfer_engine.h).
-_BLOCK_BYTES = 4096
-
-
 class Transfer:
     """One transfer that was submitted and is not reported yet."""
 
-    def __init__(self, job_id: int, is_store: bool, num_gpu_blocks: int):
+    def __init__(self, job_id: int, is_store: bool, num_bytes: int):
         self.job_id = job_id
         self.is_store = is_store
-        self.num_bytes = num_gpu_blocks * _BLOCK_BYTES
+        self.num_bytes = num_bytes
         self.progress = "submitted"
 
     def is_under_way(self) -> bool:
         return self.progress in ("submitted", "part")
 
 
-def make_scripted_transfer_engine(worker_module: Any) -> Any:
-    """worker_module: upstream's, with OffloadingHandler and TransferResult."""
+def make_scripted_transfer_engine(worker_module: Any, block_bytes: int) -> Any:
+    """worker_module: upstream's, with OffloadingHandler and TransferResult. block_bytes: what a GPU block counts for."""
 
     class ScriptedTransferEngine(worker_module.OffloadingHandler):
         def __init__(self) -> None:
@@ -39,7 +35,7 @@ def make_scripted_transfer_engine(worker_module: Any) -> Any:
             source, target = spec
             is_store = source.medium() == "GPU"
             gpu = source if is_store else target
-            self.transfers[job_id] = Transfer(job_id, is_store, len(gpu.block_ids))
+            self.transfers[job_id] = Transfer(job_id, is_store, len(gpu.block_ids) * block_bytes)
             return True
 
         def get_finished(self) -> List[Any]:

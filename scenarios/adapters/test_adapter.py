@@ -656,6 +656,8 @@ CONNECTOR = (
     ("schedule", "error=none new_reqs=[(new request=B num_computed_tokens=8 blocks=[[4 5 6]])] loads=[]"),
     ("update", "error=none outputs=[(output request=B tokens=[1] status=finished_length_capped)]"),
     ("reset_prefix_cache reset_connector=true", "error=none success=true"),
+    ("log_stats engine_idx=1", "error=bad_range"),
+    ("log_stats", "error=none interval_stats=[] logged=[]"),
 )
 # Line of CONNECTOR -> part of the reply.
 HOLD = {
@@ -1339,7 +1341,7 @@ class Release(Story):
 
     def test_commands_of_what_is_not_there(self):
         commands = ("execute", "execute engine=consumer", "advance stream=load", "fail_next stream=load", "poll", "drain",
-                    "advance_transfer job=0", "report_transfer_again job=0", "tier_finish tier=0 job=0", "tier_add tier=0 request=A blocks=[0]",
+                    "advance_transfer job=0", "report_transfer_again job=0", "log_stats", "tier_finish tier=0 job=0", "tier_add tier=0 request=A blocks=[0]",
                     "advance_copy", "write_entry tokens=[] num_files=0", "fail_next_file layer=0 operation=read",
                     "advance_read read=0", "deliver_notice notice=0", "advance_clock seconds=1",
                     "script_connector request=A", "add_request id=C tokens=[1] do_remote_decode=true",

@@ -15,6 +15,7 @@ from engine_target import Config
 from scripted_transfer_engine import make_scripted_transfer_engine
 from upstream_kv_cache import make_kv_cache_config, refusals
 from upstream_offload import KeyBytes, KVOffload
+from upstream_stats import StatLoggers
 from upstream_tiering import TieredManager
 from upstream_workers import Workers
 
@@ -63,7 +64,8 @@ class Connectors:
             module.OffloadingConnector, scheduler_module.OffloadingConnectorScheduler, half_of_worker,
             worker_module.OffloadingWorker, modules.kv_events, uncorrected)
 
-        self.engines = [make_scripted_transfer_engine(worker_module) for _ in range(config.ranks)]
+        self.engines = [make_scripted_transfer_engine(worker_module, config.connector.block_bytes)
+                        for _ in range(config.ranks)]
         # fence: job -> its request.
         self._request_of_job: Dict[int, str] = {}
         kv_cache_config = make_kv_cache_config(modules, config.num_gpu_blocks, config.groups)
@@ -84,6 +86,7 @@ class Connectors:
         for half in self._halves:
             half.connector_worker._register_handlers(None)
         self.workers = Workers(self._halves)
+        self.loggers = StatLoggers(connector_type, config.connector.engine_labels)
 
     def _make_spec(self, vllm_config: Any, kv_cache_config: Any, engine: Any) -> Any:
         """What stands for an OffloadingSpec."""
