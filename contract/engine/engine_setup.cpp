@@ -332,7 +332,7 @@ class Preparation {
     // What copies there does not say how long it took, so that nothing is counted.
     const engine::offloading::Record usual;
     if (record.block_bytes != usual.block_bytes || record.engine_labels != usual.engine_labels) {
-      return error("block_bytes or engine_labels", "none of them on a device");
+      return error("block_bytes or engine_labels", "neither on a device");
     }
     setup_.is_virtual = config_.device == kVirtualDevice;
     setup_.device = {.num_gpu_blocks = config_.num_gpu_blocks,

@@ -265,6 +265,12 @@ TEST(EngineSetup, RefusesConnectorsThatADeviceCannotTake) {
             refusal);
 }
 
+TEST(EngineSetup, RefusesStatisticsOnADevice) {
+  const std::string refusal = "found block_bytes or engine_labels, expected neither on a device";
+  EXPECT_EQ(error_of([](Config& c) { offloading_of(c).block_bytes = 1; }), refusal);
+  EXPECT_EQ(error_of([](Config& c) { offloading_of(c).engine_labels = {0, 0}; }), refusal);
+}
+
 TEST(EngineSetup, RefusesSeveralConnectors) {
   Config config = config_of(Assembly::kOffloading);
   config.connectors->push_back(engine::ScriptedRecord());

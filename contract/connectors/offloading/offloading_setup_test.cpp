@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +52,20 @@ TEST(ConnectorSetup, WindowsFitWhereOthersEndHits) {
   for (const KVCacheSpec& window : {sliding(4, 3), sliding(2, 3), sliding(1, 9), sliding(3, 1)}) {
     EXPECT_EQ(wrong_with(config_of({full(4), window})), "") << window.block_size;
   }
+}
+
+TEST(ConnectorSetup, EachEngineIndexHasALabel) {
+  engine::Config config = config_of({full(1)});
+  auto& labels = config.edit_connector<engine::offloading::Record>().engine_labels;
+  labels = {7, 0};
+  const auto prepared = EngineTarget::prepare(config, {}, {});
+  ASSERT_TRUE(prepared) << prepared.error().to_text();
+  const OffloadPromMetricsConfig& metrics = prepared->offloading->metrics;
+  EXPECT_EQ(check_config(metrics), std::nullopt);
+  EXPECT_EQ(metrics.per_engine_labelvalues, (std::map<std::uint32_t, std::vector<std::string>>{
+                                                {0, {"toy", "7"}}, {1, {"toy", "0"}}}));
+  labels.clear();
+  EXPECT_EQ(wrong_with(config), "found engine_labels=[], expected at least one engine index");
 }
 
 TEST(ConnectorSetup, TheSpecListsTheTiers) {

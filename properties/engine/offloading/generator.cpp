@@ -29,9 +29,10 @@ namespace {
 /// Of two windows the longer one is asked first, and the shorter one loses its blocks first.
 constexpr std::string_view kShapes[] = {"Fw", "Fm", "Fwm", "Ff", "wfw", "w", "m",
                                         "nt", "nt", "f",   "f",  "f",   "f"};
-constexpr std::uint32_t kWeights[] = {2, 16, 3};  // ReportTransferAgain, in tiers, LogStats
-constexpr std::size_t kReportedMax = 4;           // transfers that may be reported again
-constexpr std::size_t kEndedTierJobsMax = 32;     // that are not said to be over once more
+// ReportTransferAgain, what happens in tiers, LogStats.
+constexpr std::uint32_t kWeights[] = {2, 16, 3};
+constexpr std::size_t kReportedMax = 4;        // transfers that may be reported again
+constexpr std::size_t kEndedTierJobsMax = 32;  // that are not said to be over once more
 
 const LeftOut kFailedWindow(
     LeftOut::By::kGenerator, "engine.offloading: a load of a window that fails",
