@@ -153,7 +153,7 @@ const std::vector<Canaries> kCanaries = {
          }},
     {.part = "tiering",
      // A file is in doubt, is written anew, and is the only place where its block is.
-     .commands_max = 150'000,
+     .commands_max = 500'000,
      .rule_commands_max = 150'000,
      // A command that submits a job cannot go while a later job is named by its number.
      .shrunk_commands_max = 40,

@@ -223,12 +223,12 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
 
   void count_accepted(const TierRestart& command, const Observation& before,
                       const Observation& after) {
-    if (!before.tiers.has_value() || !after.tiers.has_value()) return;
-    const std::vector<std::string>& were = (*before.tiers)[command.tier].writers;
+    if (!after.tiers.has_value()) return;
     const std::vector<std::string>& are = (*after.tiers)[command.tier].writers;
-    add("leavings_reclaimed", are.size() + 1 < were.size());
     add("number_overtaken", command.overtaken && contains(are, std::string("1.lock")));
     add("no_writer", are.empty());
+    if (!before.tiers.has_value()) return;
+    add("leavings_reclaimed", are.size() + 1 < (*before.tiers)[command.tier].writers.size());
   }
 
   void count_accepted(const TierDamage& command, const Observation&, const Observation&) {
