@@ -31,7 +31,8 @@ class DraftsInFlight {
     const std::vector<Drafts> step = std::move(steps_.front());
     steps_.pop_front();
     return std::ranges::any_of(step, [&](const Drafts& drafts) {
-      const auto output = std::ranges::find(*answer.outputs, drafts.request, &RequestOutput::request);
+      const auto output =
+          std::ranges::find(*answer.outputs, drafts.request, &RequestOutput::request);
       return output != answer.outputs->end() && !output->tokens.empty() &&
              output->tokens.size() <= drafts.count && !is_finished(output->status);
     });
