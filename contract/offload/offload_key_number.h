@@ -1,7 +1,7 @@
 #pragma once
 
-/// Offload keys as people write them: numbers. Each stands for bytes that look like a digest: mostly
-/// 32, of some numbers 20 or 64.
+/// Offload keys as people write them: numbers. Each stands for bytes that look like a digest:
+/// mostly 32, of some numbers 20 or 64.
 
 #include <cstdint>
 #include <optional>
