@@ -202,6 +202,7 @@ struct Observation : ShownBlocks {
 
   // The answer: only what the command returns is present.
   Reusable<bool> allocated;                     ///< allocate_slots
+  Reusable<std::uint32_t> num_remaining;        ///< allocate_slots, where it looks that far
   Reusable<bool> fits;                          ///< can_fit_full_sequence
   Reusable<BlockLists> blocks;                  ///< new, hit or unhashed ones
   Reusable<std::uint32_t> num_hit_tokens;       ///< get_computed_blocks
@@ -225,6 +226,8 @@ struct Observation : ShownBlocks {
   static void declare(auto& fields) {
     using S = Observation;
     fields.add("allocated", &S::allocated, Domain::kResult, "whether the free blocks sufficed");
+    fields.add("num_remaining", &S::num_remaining, Domain::kResult,
+               "blocks that the request would still take for its whole sequence; from v0.23 on");
     fields.add("fits", &S::fits, Domain::kResult, "whether the free blocks suffice");
     fields.add("blocks", &S::blocks, Domain::kResult, "new, hit or unhashed blocks, by group");
     fields.add("num_hit_tokens", &S::num_hit_tokens, Domain::kResult, "length of the hit");

@@ -163,8 +163,9 @@ struct Counts {
   std::uint32_t num_deferred = 0;
   std::uint32_t num_in_flight = 0;  ///< enqueued, not reported
   // None of these is allowed; of all ranks.
-  std::uint32_t num_races = 0;    ///< accesses to the same bytes that nothing orders
-  std::uint32_t num_misuses = 0;  ///< calls that the runtime's documentation forbids
+  std::uint32_t num_lost_events = 0;  ///< in use, and of no transfer in flight
+  std::uint32_t num_races = 0;        ///< accesses to the same bytes that nothing orders
+  std::uint32_t num_misuses = 0;      ///< calls that the runtime's documentation forbids
   Fault next_fault = Fault::kNone;
 };
 

@@ -190,6 +190,7 @@ struct Observation {
   std::uint32_t num_deferred = 0;
   std::uint32_t num_in_flight = 0;
   std::string next_fault = "none";
+  std::uint32_t num_lost_events = 0;
   std::uint32_t num_races = 0;
   std::uint32_t num_misuses = 0;
 
@@ -208,6 +209,8 @@ struct Observation {
     fields.add("num_deferred", &S::num_deferred, Domain::kState, "stores that are not enqueued");
     fields.add("num_in_flight", &S::num_in_flight, Domain::kState, "enqueued, not reported");
     fields.add("next_fault", &S::next_fault, Domain::kState, "of the next transfer enqueued");
+    fields.add("num_lost_events", &S::num_lost_events, Domain::kState,
+               "events in use that no transfer in flight has");
     fields.add("num_races", &S::num_races, Domain::kState,
                "pairs of accesses to the same bytes that nothing orders");
     fields.add("num_misuses", &S::num_misuses, Domain::kState,

@@ -22,11 +22,14 @@ cudaError_t EventPool::record(cudaStream_t stream, cudaEvent_t& event) {
     return code;
   }
   event = taken;
+  ++num_used_;
   return cudaSuccess;
 }
 
 void EventPool::give(cudaEvent_t event) {
-  if (event != nullptr) unused_.push_back(event);
+  if (event == nullptr) return;
+  unused_.push_back(event);
+  --num_used_;
 }
 
 }  // namespace kvfence::cuda

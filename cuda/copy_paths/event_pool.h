@@ -23,9 +23,11 @@ class EventPool {
   /// already.
   void give(cudaEvent_t event);
   std::size_t num_unused() const { return unused_.size(); }
+  std::size_t num_used() const { return num_used_; }
 
  private:
   std::vector<cudaEvent_t> unused_;
+  std::size_t num_used_ = 0;  ///< recorded and not given back
 };
 
 }  // namespace kvfence::cuda

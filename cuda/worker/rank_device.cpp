@@ -84,8 +84,12 @@ cudaEvent_t RankDevice::record(cudaStream_t stream) {
 }
 
 worker::Counts RankDevice::counts_of_worker() const {
+  const std::size_t num_in_flight = worker_->num_in_flight();
+  const std::size_t num_events = worker_->num_events();
   return {.num_deferred = static_cast<std::uint32_t>(worker_->num_deferred()),
-          .num_in_flight = static_cast<std::uint32_t>(worker_->num_in_flight()),
+          .num_in_flight = static_cast<std::uint32_t>(num_in_flight),
+          .num_lost_events =
+              static_cast<std::uint32_t>(num_events - std::min(num_events, num_in_flight)),
           .num_races = static_cast<std::uint32_t>(device_.counters().num_races),
           .num_misuses = static_cast<std::uint32_t>(device_.misuses().size())};
 }

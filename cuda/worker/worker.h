@@ -117,6 +117,8 @@ class Worker {
   const KVLayout& cpu_layout() const { return cpu_host_layout_; }
   std::size_t num_deferred() const { return deferred_.size(); }
   std::size_t num_in_flight() const { return in_flight_[0].size() + in_flight_[1].size(); }
+  /// Events that are in use: at most one a transfer in flight.
+  std::size_t num_events() const { return events_.num_used(); }
   const Counters& counters() const { return counters_; }
   /// What the device does not know. Refused calls are counted and change nothing else.
   void add_to(StateHash& hash) const {

@@ -543,6 +543,7 @@ worker::Counts WorkersOnVirtualDevices::counts() const {
   for (const auto& rank : ranks_) {
     const worker::Counts counts = rank->counts();
     sum.num_deferred = counts.num_deferred;
+    sum.num_lost_events += counts.num_lost_events;
     sum.num_races += counts.num_races;
     sum.num_misuses += counts.num_misuses;
     if (counts.next_fault != worker::Fault::kNone) sum.next_fault = counts.next_fault;

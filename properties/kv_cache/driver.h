@@ -97,6 +97,9 @@ class KVCacheDriver final
                                     .reserved_blocks = command.reserved_blocks},
                                    allocated, blocks);
     if (error == ErrorCode::kNone) observed().allocated.emplace() = allocated;
+    if (allocated && component_->config().pool.rules.full_sequence_gate_in_allocate_slots) {
+      observed().num_remaining.emplace() = component_->get_num_remaining_blocks(request);
+    }
     if (error != ErrorCode::kNone || !allocated) observed().blocks.reset();
     return error;
   }

@@ -80,6 +80,7 @@ const std::vector<Canaries> kCanaries = {
              "mask_misses_eagle_block",
              "nulls_not_counted_as_cached",
              "padding_counted_as_unhashed",
+             "remaining_ignores_window",
              "reserved_blocks_ignored",
              "retention_forgets_prompt_end",
              "skipped_kept_when_refused",

@@ -45,6 +45,7 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     const worker::Counts counts = worker_->counts();
     observed().num_deferred = counts.num_deferred;
     observed().num_in_flight = counts.num_in_flight;
+    observed().num_lost_events = counts.num_lost_events;
     observed().num_races = counts.num_races;
     observed().num_misuses = counts.num_misuses;
     observed().next_fault = to_text(counts.next_fault);

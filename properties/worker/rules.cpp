@@ -41,6 +41,7 @@ constexpr Invariant kInvariants[] = {
     {"worker.9", "failures_are_those_of_faults",
      "while no device is lost, no more transfers fail than have met a fault, and as many once all "
      "are reported"},
+    {"worker.10", "no_event_is_lost", "an event is unused, or a transfer in flight has it"},
 };
 
 constexpr BrokenRuleOf<kInvariants> broken;
@@ -99,6 +100,9 @@ class Invariants final : public RulesFor<WorkerTarget> {
       return broken("nothing_races", "num_races", 0U, observation.num_races);
     if (observation.num_misuses != 0) {
       return broken("nothing_is_misused", "num_misuses", 0U, observation.num_misuses);
+    }
+    if (observation.num_lost_events != 0) {
+      return broken("no_event_is_lost", "num_lost_events", 0U, observation.num_lost_events);
     }
     if (observation.num_stray_bytes.has_value() && *observation.num_stray_bytes != 0) {
       return broken("only_pages_are_written", "num_stray_bytes", 0U, *observation.num_stray_bytes);
