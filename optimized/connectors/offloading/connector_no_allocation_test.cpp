@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "contract/scheduler/scheduler.h"
-#include "optimized/base/brisk_engine.h"
+#include "optimized/base/brisk_engine_test_support.h"
 #include "optimized/base/counted_allocations.h"
 #include "optimized/connectors/kv_output_aggregator.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
