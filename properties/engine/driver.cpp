@@ -742,6 +742,19 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return take_in(engine, engine.in_flight.front(), report);
   }
 
+  /// What a report may hold before a worker replaces it.
+  static const KVConnectorWorkerOutput& report_of_others() {
+    static const std::vector<TransferOperations> stats = {{"of others", {{1, 1e-6}}}};
+    static const KVConnectorWorkerOutput report = {
+        .finished_sending = {"another"},
+        .finished_recving = {"another"},
+        .invalid_block_ids = {kNullBlockId},
+        .completed_jobs = {{}},
+        .stats = stats,
+        .stats_of_children = {{name_of(Kind::kOffloading), stats}}};
+    return report;
+  }
+
   /// The first file that fails ends it.
   void run_on_all_ranks(Engine& engine, PlannedStep& step) {
     if (setup_.files) files_.report().clear();
@@ -757,6 +770,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
         if (setup_.files && !run_layers(step, rank)) return;
         rank.worker->wait_for_save();
       }
+      worker_outputs_[number] = report_of_others();
       rank.worker->get_finished(step.finished, worker_outputs_[number]);
       rank.worker->clear_connector_metadata();
     }

@@ -217,6 +217,7 @@ const std::vector<Canaries> kCanaries = {
                             "schedule_end_behind_stores",
                             "sent_stores_keep_their_owner",
                             "series_of_each_engine",
+                            "stats_of_others_kept",
                             "stats_kept",
                             "stats_of_rank_0",
                             "stores_stay_in_cpu",

@@ -29,6 +29,8 @@ void clear(KVConnectorWorkerOutput& out) {
   out.finished_recving.clear();
   out.invalid_block_ids.clear();
   out.completed_jobs.clear();
+  out.stats.clear();
+  out.stats_of_children.clear();
 }
 
 /// The ranks of the other engine that a rank has to do with: a run of them.

@@ -31,6 +31,7 @@ void clear(KVConnectorWorkerOutput& out) {
   out.finished_recving.clear();
   out.invalid_block_ids.clear();
   out.completed_jobs.clear();
+  out.stats_of_children.clear();
 }
 
 /// The load is over, well or badly.

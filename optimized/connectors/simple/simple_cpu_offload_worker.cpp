@@ -96,6 +96,8 @@ class SimpleCPUOffloadWorker final : public KVConnectorWorker {
     out.finished_recving.clear();
     out.invalid_block_ids.clear();
     out.completed_jobs.clear();
+    out.stats.clear();
+    out.stats_of_children.clear();
 
     Direction& loads = directions_[kLoads];
     Direction& stores = directions_[kStores];
