@@ -29,6 +29,15 @@ struct KVConnectorWorkerOutput {
   std::vector<TransferResult> completed_jobs;  ///< whether they succeeded; not how long they took
   std::vector<TransferOperations> stats = {};  ///< OffloadingConnectorStats, of this step
   std::vector<TransferOperationsOfClass> stats_of_children = {};  ///< of a MultiConnector, instead
+  /// Reports nothing. Lists keep their storage; what they hold does not.
+  void clear() {
+    finished_sending.clear();
+    finished_recving.clear();
+    invalid_block_ids.clear();
+    completed_jobs.clear();
+    stats.clear();
+    stats_of_children.clear();
+  }
   void add_to(StateHash& hash) const {
     hash.add_all(finished_sending, finished_recving, invalid_block_ids, completed_jobs, stats,
                  stats_of_children);

@@ -24,15 +24,6 @@ namespace {
 
 constexpr std::uint32_t kBitsPerWord = 64;
 
-void clear(KVConnectorWorkerOutput& out) {
-  out.finished_sending.clear();
-  out.finished_recving.clear();
-  out.invalid_block_ids.clear();
-  out.completed_jobs.clear();
-  out.stats.clear();
-  out.stats_of_children.clear();
-}
-
 /// The ranks of the other engine that a rank has to do with: a run of them.
 struct PeerRanks {
   std::uint32_t first = 0;
@@ -81,7 +72,7 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
   }
 
   void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override {
-    clear(out);
+    out.clear();
     transport.get_new_notices(rank_, notices_);
     for (const Notice& notice : notices_) take_notice(notice, transport, out);
     while (!deadlines_.empty() && has_expired(deadlines_.top(), transport.now())) {
@@ -236,7 +227,7 @@ class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
   }
 
   void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override {
-    clear(out);
+    out.clear();
     transport.get_finished_reads(rank_, results_);
     for (const ReadResult& result : results_) {
       const std::uint32_t slot = slot_of_read_.find(result.read);

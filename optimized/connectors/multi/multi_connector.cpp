@@ -322,10 +322,7 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
 
   void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override {
-    out.finished_sending.clear();
-    out.finished_recving.clear();
-    out.invalid_block_ids.clear();
-    out.completed_jobs.clear();
+    out.clear();
     std::vector<StatsOfClass> stats;
     for (std::uint32_t place = 0; place < num_children(); ++place) {
       KVConnectorWorkerOutput& of_child = reports_[place];
@@ -393,8 +390,6 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
   }
 
   static void move_to(std::vector<StatsOfClass>& stats, KVConnectorWorkerOutput& out) {
-    out.stats.clear();
-    out.stats_of_children.clear();
     for (StatsOfClass& entry : stats) {
       if (!entry.own.is_empty()) {
         entry.own.move_to(out.stats_of_children.emplace_back().stats);

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "contract/connectors/kv_connector_worker.h"
@@ -26,12 +27,11 @@ const OffloadingConnectorMetadata& of_offloading(const KVConnectorMetadata& meta
   return static_cast<const OffloadingConnectorMetadata&>(metadata);
 }
 
+/// But for the statistics, which MeasuredTransfers replaces: it uses their storage again.
 void clear(KVConnectorWorkerOutput& out) {
-  out.finished_sending.clear();
-  out.finished_recving.clear();
-  out.invalid_block_ids.clear();
-  out.completed_jobs.clear();
-  out.stats_of_children.clear();
+  std::vector<TransferOperations> stats = std::move(out.stats);
+  out.clear();
+  out.stats = std::move(stats);
 }
 
 /// The load is over, well or badly.

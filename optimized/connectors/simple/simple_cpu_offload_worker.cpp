@@ -92,12 +92,7 @@ class SimpleCPUOffloadWorker final : public KVConnectorWorker {
   void wait_for_save() override {}
 
   void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
-    out.finished_sending.clear();
-    out.finished_recving.clear();
-    out.invalid_block_ids.clear();
-    out.completed_jobs.clear();
-    out.stats.clear();
-    out.stats_of_children.clear();
+    out.clear();
 
     Direction& loads = directions_[kLoads];
     Direction& stores = directions_[kStores];
