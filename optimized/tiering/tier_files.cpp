@@ -28,9 +28,8 @@ class RealTierFiles final : public TierFiles {
         writers_path_(mapper_.rank_path() + "/" + kWritersFolder),
         primary_(primary),
         faulty_(posix_),
-        other_block_(primary.slot_bytes) {
-    tier_.emplace(config_, primary_, faulty_);
-  }
+        tier_(std::in_place, config_, primary_, faulty_),
+        other_block_(primary.slot_bytes) {}
 
   ~RealTierFiles() override {
     for (const auto& [number, lock] : others_) posix_.close(lock);

@@ -23,8 +23,7 @@
 
 namespace kvfence {
 
-/// The statistics of transfers behind an engine: what loggers keep of them
-/// (properties/engine/offloading/stat_loggers.h).
+/// Of the statistics of transfers (properties/engine/offloading/stat_loggers.h).
 class StatLoggers;
 
 /// Makes the parts of an engine. What a configuration does not name is not asked for.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -50,6 +51,12 @@ constexpr std::uint32_t kResetOnceIn = 256;
 /// So many jobs under way hold most of the primary tier: nothing could be promoted into it.
 constexpr std::size_t kManyJobs = 3;
 
+/// A command about the files of a tier.
+bool is_of_files(std::string_view verb) {
+  return verb == TierFaults::kVerb || verb == TierDamage::kVerb || verb == TierRestart::kVerb ||
+         verb == TierWriter::kVerb;
+}
+
 void remember(std::vector<std::uint32_t>& recent, std::uint32_t number) {
   std::erase(recent, number);
   recent.push_back(number);
@@ -77,8 +84,8 @@ class Generator final : public GeneratorFor<TieringTarget> {
       swarm_.raise(index, 2);
     }
     // A file system without faults, too; and none where there is no file.
-    for (std::size_t index : {index_of<TierFaults>(kWeights), index_of<TierDamage>(kWeights),
-                              index_of<TierRestart>(kWeights), index_of<TierWriter>(kWeights)}) {
+    for (std::size_t index = 0; index < std::size(kWeights); ++index) {
+      if (!is_of_files(kWeights[index].verb)) continue;
       if (file_tiers_.empty()) swarm_.set(index, choices.once_in(4) ? 1 : 0);
       if (!file_tiers_.empty() && choices.once_in(6)) swarm_.set(index, 0);
     }
@@ -191,10 +198,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     if (verb == TierAskAgain::kVerb || verb == TierAdd::kVerb || verb == TierDrop::kVerb) {
       return num_tiers_ == 0;
     }
-    if (verb == TierFaults::kVerb || verb == TierDamage::kVerb || verb == TierRestart::kVerb ||
-        verb == TierWriter::kVerb) {
-      return file_tiers_.empty();
-    }
+    if (is_of_files(verb)) return file_tiers_.empty();
     return verb == Touch::kVerb && keys_.held().empty();
   }
 

@@ -357,10 +357,10 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("logged_nothing", operations.empty());
     add("logged_both", !operations.empty() && operations.front().type != operations.back().type);
     const auto& values = setup_.metrics.per_engine_labelvalues;
-    add("counted_together", std::ranges::any_of(counted_, [&](std::uint32_t other) {
-          return counted_.count(engine_idx_) > 0 && other != engine_idx_ &&
-                 values.at(other) == values.at(engine_idx_);
-        }));
+    const bool is_shared = std::ranges::any_of(counted_, [&](std::uint32_t other) {
+      return other != engine_idx_ && values.at(other) == values.at(engine_idx_);
+    });
+    add("counted_together", is_shared && counted_.contains(engine_idx_));
     engine_idx_ = log.engine_idx;
   }
 

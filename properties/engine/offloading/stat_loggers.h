@@ -17,6 +17,7 @@
 
 namespace kvfence {
 
+/// The loggers behind one engine.
 class StatLoggers {
  public:
   StatLoggers() = default;
