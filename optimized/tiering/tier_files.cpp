@@ -144,8 +144,9 @@ class RealTierFiles final : public TierFiles {
       std::ifstream file(path, std::ios::binary);
       const std::string bytes(std::istreambuf_iterator<char>(file), {});
       StateHash one;
-      // Temporary files have names of their own.
-      if (!path.ends_with(".tmp")) one.add(path.substr(folder_.path().size()));
+      // Of a temporary file only the writer's part of its name says something.
+      one.add(path.ends_with(".tmp") ? writer_of(entry.path().filename().string())
+                                     : path.substr(folder_.path().size()));
       one.add(bytes);
       all.add_unordered(one);
     }
@@ -155,6 +156,9 @@ class RealTierFiles final : public TierFiles {
   }
 
  private:
+  /// Of a temporary file's name.
+  static std::string writer_of(const std::string& name) { return name.substr(0, name.find('.')); }
+
   /// Where the key's file is; from now on it is known by its key.
   const std::string& path_of(OffloadKeyView key) {
     std::string path = mapper_.get_file_name(key);
@@ -181,7 +185,7 @@ class RealTierFiles final : public TierFiles {
       const bool is_temporary = path.ends_with(".tmp");
       if (is_temporary || path.ends_with(".lock")) {
         const std::string name = entry.path().filename().string();
-        writers_.push_back(is_temporary ? name.substr(0, name.find('.')) + ".tmp" : name);
+        writers_.push_back(is_temporary ? writer_of(name) + ".tmp" : name);
       }
       if (!path.ends_with(".bin")) continue;
       const auto known = keys_by_path_.find(path);

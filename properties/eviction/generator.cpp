@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "contract/eviction/eviction_target.h"
 #include "properties/draws/choices.h"
@@ -34,6 +35,11 @@ constexpr VerbWeights<Command> kWeights = {{
 }};
 /// Clear comes once in so many commands: what takes long to build up is not to be lost at once.
 constexpr std::uint32_t kClearOnceIn = 256;
+/// So do runs in which one key alone is touched, and all others grow cold: so many commands, each
+/// with up to so many touches.
+constexpr std::uint32_t kHotOnceIn = 256;
+constexpr std::uint32_t kHotCommands = 32;
+constexpr std::uint32_t kHotTouchesMax = 8;
 
 class Generator final : public GeneratorFor<EvictionTarget> {
  public:
@@ -52,6 +58,8 @@ class Generator final : public GeneratorFor<EvictionTarget> {
   Command next(Choices& choices, const Observation& now, const World& /*world*/) override {
     keys_.see(now);
     if (choices.once_in(kClearOnceIn)) return Clear{};
+    if (hot_left_ == 0 && choices.once_in(kHotOnceIn)) hot_left_ = kHotCommands;
+    if (hot_left_ > 0 && !choices.once_in(16)) return touch_hot_key(choices);
     const std::size_t chosen =
         swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
     return draw(choices, chosen);
@@ -98,10 +106,18 @@ class Generator final : public GeneratorFor<EvictionTarget> {
     return command;
   }
 
+  /// The key that was held for the shortest time.
+  Touch touch_hot_key(Choices& choices) {
+    --hot_left_;
+    const std::uint32_t key = keys_.held().empty() ? 0 : keys_.held().back();
+    return {std::vector<std::uint32_t>(1 + choices.below(kHotTouchesMax), key)};
+  }
+
   std::uint32_t capacity_;
   VerbSwarm<Command> swarm_;
   DrawnKeys keys_;
-  bool is_cleared_ = false;  ///< the last command of a tail
+  std::uint32_t hot_left_ = 0;  ///< commands
+  bool is_cleared_ = false;     ///< the last command of a tail
 };
 
 }  // namespace

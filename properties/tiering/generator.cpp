@@ -343,6 +343,13 @@ class Generator final : public GeneratorFor<TieringTarget> {
   TierFaults draw_faults(Choices& choices) {
     TierFaults command{draw_file_tier(choices), {}};
     is_to_open_ = choices.once_in(8);
+    // What a tier writes when it is opened can neither be written whole nor removed.
+    if (is_to_open_ && choices.once_in(6)) {
+      command.faults = {{FileOperation::kSize, 0, FileError::kEIO, 0},
+                        {FileOperation::kWrite, 0, FileError::kEIO, 0},
+                        {FileOperation::kRemove, choices.below(3), FileError::kEIO, 0}};
+      return command;
+    }
     const std::uint32_t num_faults = choices.once_in(16) ? 0 : 1 + choices.below(3);
     for (std::uint32_t count = 0; count < num_faults; ++count) {
       Fault& fault = command.faults.emplace_back();
@@ -376,7 +383,9 @@ class Generator final : public GeneratorFor<TieringTarget> {
   }
 
   /// Of a block that is there, mostly.
-  TierDamage draw_damage(Choices& choices) const {
+  TierDamage draw_damage(Choices& choices) {
+    // A second flip of a bit mends the file.
+    if (last_flip_ && choices.once_in(4)) return *last_flip_;
     TierDamage command;
     command.tier = draw_file_tier(choices);
     const Keys held = command.tier < tiers_.size() ? tiers_[command.tier].held : Keys();
@@ -387,6 +396,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
                      : choices.below(8 * (kBlockFileHeaderBytes + kBlockBytes));
     // A file of no bytes.
     if (command.damage == FileDamage::kTruncate && choices.once_in(4)) command.at = 0;
+    if (command.damage == FileDamage::kFlip) last_flip_ = command;
     return command;
   }
 
@@ -397,7 +407,8 @@ class Generator final : public GeneratorFor<TieringTarget> {
   eviction::DrawnKeys keys_;
   std::vector<Transfer> jobs_;
   std::vector<TierState> tiers_;
-  Keys below_;                     ///< in a tier and not in the primary one
+  Keys below_;  ///< in a tier and not in the primary one
+  std::optional<TierDamage> last_flip_;
   Keys storing_;                   ///< being written by a store
   Keys loading_;                   ///< being read by a load
   std::string looking_up_;         ///< the request of the last lookup
