@@ -99,40 +99,24 @@ class Preparation {
     });
   }
 
-  /// Of the connectors that are not scripted those whose halves alone decide what is copied.
-  bool can_have_drafts() const {
-    if (config_.has_device() || !config_.has_connector()) return false;
-    const auto& first = config_.connectors->front().as_variant();
-    return std::holds_alternative<offloading::Record>(first) ||
-           std::holds_alternative<simple::Record>(first);
-  }
-
   /// Refuses what the scheduler takes and what is not modelled with that connector.
   Wrong check_modelled() const {
-    if (config_.is_scripted() || !(config_.has_connector() || config_.has_device())) {
-      return std::nullopt;
-    }
-    const std::string under =
-        !config_.has_connector()
-            ? "device=" + config_.device
-            : std::visit(
-                  [](const auto& record) { return "(" + std::string(record.kWord) + " ...)"; },
-                  config_.connectors->front().as_variant());
-    if (!can_have_drafts()) {
-      if (config_.num_speculative_tokens > 0) {
-        return error("num_speculative_tokens=" + std::to_string(config_.num_speculative_tokens),
-                     "0: no drafts under " + under);
-      }
-      if (config_.draft_model) return error("draft_model=true", "false: no drafts under " + under);
-    }
     const bool is_of_files =
         config_.connector<files::ExampleRecord>() || config_.connector<files::DecodeBenchRecord>();
-    if (is_of_files && config_.policy == "priority") {
+    if (!is_of_files) return std::nullopt;
+    const std::string under =
+        std::visit([](const auto& record) { return "(" + std::string(record.kWord) + " ...)"; },
+                   config_.connectors->front().as_variant());
+    if (config_.policy == "priority") {
       return error("policy=priority", "fcfs, under " + under);
     }
     // What is computed and written to files in a step has to be known when it is planned.
-    if (is_of_files && config_.async_scheduling) {
+    if (config_.async_scheduling) {
       return error("async_scheduling=true", "false, under " + under);
+    }
+    if (config_.num_speculative_tokens > 0) {
+      return error("num_speculative_tokens=" + std::to_string(config_.num_speculative_tokens),
+                   "0, under " + under);
     }
     return std::nullopt;
   }
@@ -311,6 +295,11 @@ class Preparation {
       }
       block_size = std::max(block_size, group.block_size);
       setup_.windows.push_back(has_window ? group.sliding_window : 0);
+    }
+    const bool has_window = std::ranges::any_of(setup_.windows, [](auto size) { return size > 0; });
+    if (has_window && config_.async_scheduling && config_.num_speculative_tokens > 0) {
+      return error("num_speculative_tokens=" + std::to_string(config_.num_speculative_tokens),
+                   "0 with a window and async_scheduling, on a device");
     }
     const std::pair<const char*, std::pair<std::uint32_t, std::uint32_t>> bounds[] = {
         {"ranks", {config_.ranks, 4}},

@@ -206,11 +206,16 @@ TEST(EngineSetup, RefusesDevicesThatNobodyRuns) {
   pair.device = "symbols";
   pair.consumer_ranks = 2;
   EXPECT_EQ(error_of(pair), "found consumer_ranks=2, expected 1, as ranks, on a device");
-  Config config = config_of(Assembly::kScheduler);
-  config.device = "symbols";
-  config.num_speculative_tokens = 1;
+  Config config = config_of(Assembly::kOnDevice);
+  config.connectors.reset();
+  config.groups = {{.kind = KVCacheSpecKind::kSlidingWindow, .block_size = 4, .sliding_window = 4}};
+  config.async_scheduling = true;
+  config.num_speculative_tokens = 2;
   EXPECT_EQ(error_of(config),
-            "found num_speculative_tokens=1, expected 0: no drafts under device=symbols");
+            "found num_speculative_tokens=2, expected 0 with a window and async_scheduling, on a "
+            "device");
+  config.async_scheduling = false;
+  EXPECT_EQ(error_of(config), "");
 }
 
 TEST(EngineSetup, GivesEachChildItsPagesOfADevice) {
@@ -277,30 +282,16 @@ TEST(EngineSetup, RefusesSeveralConnectors) {
   EXPECT_EQ(error_of(config), "found several connectors, expected one, or none");
 }
 
-TEST(EngineSetup, RefusesDraftsUnderDevicesAndMostConnectorsWithWorkers) {
-  const std::pair<Assembly, std::string> words[] = {
-      {Assembly::kOffloadingOnDevice, "(offloading ...)"},
-      {Assembly::kMulti, "(multi ...)"},
-      {Assembly::kSynchronous, "(example ...)"},
-      {Assembly::kPrefillDecode, "(nixl ...)"}};
-  for (const auto& [assembly, word] : words) {
-    Config config = config_of(assembly);
+TEST(EngineSetup, RefusesDraftsUnderConnectorsOfFiles) {
+  for (const engine::AssemblyInfo& info : engine::kAssemblies) {
+    Config config = config_of(info.assembly);
     config.num_speculative_tokens = 2;
-    EXPECT_EQ(error_of(config),
-              "found num_speculative_tokens=2, expected 0: no drafts under " + word);
-    config.num_speculative_tokens = 0;
-    config.draft_model = true;
-    EXPECT_EQ(error_of(config), "found draft_model=true, expected false: no drafts under " + word);
+    EXPECT_EQ(error_of(config), info.assembly == Assembly::kSynchronous
+                                    ? "found num_speculative_tokens=2, expected 0, under (example "
+                                      "...)"
+                                    : "")
+        << info.name;
   }
-  for (const Assembly assembly : {Assembly::kScheduler, Assembly::kOffloading, Assembly::kSimple}) {
-    Config config = config_of(assembly);
-    config.num_speculative_tokens = 2;
-    EXPECT_EQ(error_of(config), "");
-  }
-  Config config = config_of(Assembly::kScheduler);
-  config.num_speculative_tokens = 2;
-  config.connectors = ConnectorList{engine::ScriptedRecord()};
-  EXPECT_EQ(error_of(config), "");
 }
 
 TEST(EngineSetup, RefusesPrioritiesUnderConnectorsOfFiles) {

@@ -139,10 +139,12 @@ struct UpdateDraftTokenIds {
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig};
   std::string request;
   std::vector<TokenId> tokens;
+  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = UpdateDraftTokenIds;
     fields.add("request", &S::request, Domain::kRequest, "whose");
     fields.add("tokens", &S::tokens, Domain::kTokens, "drafts");
+    add_engine_field<S>(fields);
   }
 };
 

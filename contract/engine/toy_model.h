@@ -81,11 +81,10 @@ inline TokenId sample(std::span<const Symbol> read) {
 /// The windows of a model with one group.
 inline constexpr std::array<std::uint32_t, 1> kFullAttention = {0};
 
-/// What a run without a cache says after these tokens, of which there are some. windows: by group.
-inline TokenId sample_without_cache(const std::optional<std::string>& cache_salt,
-                                    std::span<const TokenId> tokens,
-                                    std::span<const std::uint32_t> windows = kFullAttention) {
-  const std::vector<Symbol> symbols = symbols_of(cache_salt, tokens);
+/// What a run without a cache says after tokens of these symbols, of which there are some. windows:
+/// by group.
+inline TokenId sample_after(std::span<const Symbol> symbols,
+                            std::span<const std::uint32_t> windows) {
   const auto end = static_cast<std::uint32_t>(symbols.size());
   std::vector<Symbol> read;
   for (std::size_t group = 0; group < windows.size(); ++group) {
@@ -96,15 +95,22 @@ inline TokenId sample_without_cache(const std::optional<std::string>& cache_salt
   return sample(read);
 }
 
+/// The same, after these tokens.
+inline TokenId sample_without_cache(const std::optional<std::string>& cache_salt,
+                                    std::span<const TokenId> tokens,
+                                    std::span<const std::uint32_t> windows = kFullAttention) {
+  return sample_after(symbols_of(cache_salt, tokens), windows);
+}
+
+/// What drafts are guessed by: it reads no KV cache, and is mostly right.
+inline TokenId draft_after(std::span<const Symbol> symbols,
+                           std::span<const std::uint32_t> windows) {
+  const TokenId token = sample_after(symbols, windows);
+  const bool is_right = content::fmix64(symbols.back()) % 4 != 0;
+  return is_right ? token : token ^ 1U;
+}
+
 /// Not a token: what ranks say that sampled different ones.
 inline constexpr TokenId kDisagreement = 0x100'0000;
-
-/// What all ranks say together, each of which has sampled by its own KV. Requires: some ranks.
-inline TokenId agreed(std::span<const TokenId> sampled) {
-  for (const TokenId token : sampled) {
-    if (token != sampled.front()) return kDisagreement;
-  }
-  return sampled.front();
-}
 
 }  // namespace kvfence::toy_model

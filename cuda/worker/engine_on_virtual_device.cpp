@@ -27,8 +27,10 @@ std::size_t kv_cache_bytes(const engine::DeviceOptions& options) {
   return std::size_t{options.num_gpu_blocks} * options.block_size * kEngineTokenBytes;
 }
 
-/// The second half says whether the first is what was written, and in which layer.
+/// The second half says whether the first is what was written, and in which layer. What is copied
+/// from where nothing was written leaves nothing.
 content::Granule granule_of(Symbol symbol, std::size_t layer) {
+  if (symbol == toy_model::kUnwritten) return {};
   return {symbol, content::fmix64(symbol + layer)};
 }
 

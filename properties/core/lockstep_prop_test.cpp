@@ -66,7 +66,7 @@ TEST_P(LockstepProp, ReferenceAndOptimizedAgreeOnEveryEpisode) {
   Lockstep lockstep(checks, *reference, *optimized);
   std::size_t num_commands = 0;
   EXPECT_TRUE(holds("reference and optimized agree and the rules hold", [&] {
-    const std::vector<std::uint8_t> bytes = draw_episode_bytes(2000);
+    const std::vector<std::uint8_t> bytes = draw_episode_bytes(4000);
     Choices choices = Choices::from_bytes(bytes);
     Scenario scenario(*checks.target);
     const kvfence::Setup setup = prepared(*checks.target, checks.draw_config(choices));

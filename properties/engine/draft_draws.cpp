@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "contract/engine/toy_model.h"
 #include "properties/engine/generator.h"
+#include "properties/engine/on_device/token_oracle.h"
 
 namespace kvfence::engine {
 namespace {
@@ -20,47 +22,69 @@ constexpr std::uint32_t kWeights[] = {4};  // drafts out of turn
 class DraftDraws final : public Draws {
  public:
   explicit DraftDraws(const Config& config)
-      : num_drafts_(config.num_speculative_tokens), are_told_(!config.async_scheduling) {}
+      : num_drafts_(config.num_speculative_tokens), are_told_(!config.async_scheduling) {
+    if (!config.has_device()) return;
+    for (const KVCacheSpec& group : config.groups) windows_.push_back(group.sliding_window);
+    on_device_.emplace(windows_);
+  }
 
   std::span<const std::uint32_t> weights() const override { return kWeights; }
   bool bends(std::string_view member) const override { return member == "accepted"; }
 
   void take_in(const Picture& picture, const Observation& now) override {
-    if (!picture.accepted<Update>(now)) return;
+    if (on_device_ && picture.last) static_cast<void>(on_device_->check(*picture.last, now));
+    const auto* const update = picture.accepted<Update>(now);
+    if (!update) return;
     to_draft_.clear();
-    if (!are_told_ || !now.outputs.has_value()) return;
-    for (const RequestOutput& output : *now.outputs) to_draft_.push_back(output.request);
+    const auto& outputs = now.of(update->engine).outputs;
+    if (!are_told_ || !outputs.has_value()) return;
+    for (const RequestOutput& output : *outputs) {
+      to_draft_.push_back({output.request, {}, update->engine});
+    }
   }
 
   std::optional<Command> next(Picture& /*picture*/, Choices& choices) override {
     if (to_draft_.empty()) return std::nullopt;
-    std::string name = std::move(to_draft_.back());
+    UpdateDraftTokenIds command = std::move(to_draft_.back());
     to_draft_.pop_back();
     if (choices.once_in(6)) return std::nullopt;
-    return drafts_of(std::move(name), choices);
+    return with_drafts(std::move(command), choices);
   }
 
   std::optional<Command> act(std::size_t /*place*/, Picture& picture, Choices& choices) override {
-    const std::vector<RequestState>& known = picture.engine().known;
+    const EngineRole engine = picture.draw_engine(choices);
+    const std::vector<RequestState>& known = picture.of(engine).known;
     if (known.empty() || !are_told_) return std::nullopt;
-    return drafts_of(pick(choices, known).id, choices);
+    return with_drafts({pick(choices, known).id, {}, engine}, choices);
   }
 
+  /// The model on a device decides itself.
   void add_to(Update& command, const Picture& /*picture*/, Choices& choices) override {
-    command.accepted = choices.below(num_drafts_ + 1);
+    if (!on_device_) command.accepted = choices.below(num_drafts_ + 1);
   }
 
  private:
-  Command drafts_of(std::string name, Choices& choices) const {
-    UpdateDraftTokenIds command{std::move(name), {}};
+  Command with_drafts(UpdateDraftTokenIds command, Choices& choices) const {
     std::uint32_t count = choices.once_in(4) ? choices.below(num_drafts_ + 1) : num_drafts_;
+    const auto* const sequence = on_device_ ? on_device_->find(command.request) : nullptr;
+    if (sequence) {
+      std::vector<toy_model::Symbol> symbols =
+          toy_model::symbols_of(sequence->cache_salt, sequence->tokens);
+      for (; count > 0; --count) {
+        command.tokens.push_back(toy_model::draft_after(symbols, windows_));
+        symbols.push_back(toy_model::next_symbol(symbols.back(), command.tokens.back()));
+      }
+    }
     for (; count > 0; --count) command.tokens.push_back(choices.once_in(6) ? 1 : 0);
     return command;
   }
 
   const std::uint32_t num_drafts_;
   const bool are_told_;
-  std::vector<std::string> to_draft_;  ///< who sampled in the last update, and has no drafts yet
+  std::vector<std::uint32_t> windows_;
+  std::optional<on_device::TokenOracle> on_device_;  ///< what requests have said
+  /// For who sampled in the last update, and has no drafts yet.
+  std::vector<UpdateDraftTokenIds> to_draft_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Drafts of the steps in flight of an engine that is alone, for goals.
+/// Drafts of the steps in flight of an engine, for goals.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,24 +16,29 @@ namespace kvfence::engine {
 
 class DraftsInFlight {
  public:
-  /// Takes an accepted command in. Whether it brings a step back in which a draft was rejected.
+  explicit DraftsInFlight(EngineRole role = EngineRole::kProducer) : role_(role) {}
+
+  /// Takes an accepted command in. Whether it brings a step of this engine back in which a draft
+  /// was rejected.
   bool rejects(const Command& command, const Observation& answer) {
     if (has_ended(answer)) steps_.clear();
-    if (answer.scheduled.has_value()) {
+    const EngineObservation& shown = answer.of(role_);
+    if (shown.scheduled.has_value()) {
       std::vector<Drafts>& step = steps_.emplace_back();
-      for (const ScheduledRequest& planned : *answer.scheduled) {
+      for (const ScheduledRequest& planned : *shown.scheduled) {
         if (!planned.spec_tokens.empty()) {
           step.push_back({planned.request, planned.spec_tokens.size()});
         }
       }
     }
-    if (!std::holds_alternative<Update>(command) || steps_.empty()) return false;
+    const auto* const update = std::get_if<Update>(&command);
+    if (!update || update->engine != role_ || steps_.empty()) return false;
     const std::vector<Drafts> step = std::move(steps_.front());
     steps_.pop_front();
     return std::ranges::any_of(step, [&](const Drafts& drafts) {
       const auto output =
-          std::ranges::find(*answer.outputs, drafts.request, &RequestOutput::request);
-      return output != answer.outputs->end() && !output->tokens.empty() &&
+          std::ranges::find(*shown.outputs, drafts.request, &RequestOutput::request);
+      return output != shown.outputs->end() && !output->tokens.empty() &&
              output->tokens.size() <= drafts.count && !is_finished(output->status);
     });
   }
@@ -44,6 +49,7 @@ class DraftsInFlight {
     std::size_t count = 0;
   };
 
+  EngineRole role_;
   std::deque<std::vector<Drafts>> steps_;
 };
 

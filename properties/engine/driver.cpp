@@ -830,7 +830,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   ErrorCode run(const engine::UpdateDraftTokenIds& command) {
     if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
-    Scheduler& scheduler = *first().scheduler;
+    Scheduler& scheduler = *engine_of(command.engine).scheduler;
     return scheduler.update_draft_token_ids(
         SchedulerObserver::index_of(scheduler, *world_, command.request), command.tokens);
   }

@@ -231,7 +231,7 @@ void bend_member(Command& command, const Config& config, std::uint32_t unit,
     if (*number > 0 && choices.once_in(2)) {
       *number = choices.below(*number);
     } else if (is_new && choices.once_in(4)) {
-      *number = kHuge - choices.below(2);
+      *number = choices.once_in(2) ? kHuge - choices.below(2) : kHuge / 2 + choices.below(2);
     } else {
       *number += 1 + choices.below(2 * unit);
     }
@@ -245,7 +245,7 @@ void bend_member(Command& command, const Config& config, std::uint32_t unit,
     } else if (choices.once_in(2)) {
       numbers->clear();
     } else {
-      numbers->insert(numbers->end(), config.max_model_len, 0U);
+      numbers->resize(config.max_model_len + choices.below(3), 0U);
     }
   } else if (auto* const names = get_if<std::vector<std::string>>(member)) {
     names->push_back(any_name());
@@ -308,7 +308,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
   }
 
  private:
-  static constexpr std::size_t kNumActionsMax = 24;  ///< with those of facets
+  static constexpr std::size_t kNumActionsMax = 32;  ///< with those of facets
   /// Commands of an engine, before the reset at the end of a tail and after it.
   static constexpr std::uint32_t kStepsOfTail = 12;
 

@@ -1,5 +1,6 @@
 #include "properties/engine/model_runner.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -31,21 +32,30 @@ void ModelRunner::reset(const EngineSetup& setup) {
 
 void ModelRunner::add(const std::string& request, const RequestSpec& spec) {
   sequences_[request] = {spec.cache_salt, std::make_shared<std::vector<TokenId>>(spec.tokens),
-                         std::make_shared<const BlocksByGroup>(windows_.size())};
+                         std::make_shared<const BlocksByGroup>(windows_.size()),
+                         std::make_shared<Computed>()};
 }
 
 void ModelRunner::take_in_blocks(const PlannedStep& step) {
   for (const std::string& name : step.finished) sequences_.erase(name);
+  const auto begin_anew = [](Sequence& sequence, std::uint32_t num_computed_tokens) {
+    sequence.computed = std::make_shared<Computed>(Computed{.num_tokens = num_computed_tokens});
+  };
   for (const engine::ScheduledNew& entry : step.new_reqs) {
     const auto sequence = sequences_.find(entry.request);
     if (sequence == sequences_.end()) continue;
     sequence->second.blocks = std::make_shared<const BlocksByGroup>(entry.blocks);
+    begin_anew(sequence->second, entry.num_computed_tokens);
   }
   for (const engine::ScheduledCached& entry : step.cached_reqs) {
     const auto sequence = sequences_.find(entry.request);
     if (sequence == sequences_.end() || !(entry.resumed || entry.blocks.has_value())) continue;
     BlocksByGroup table(windows_.size());
-    if (!entry.resumed) table = *sequence->second.blocks;
+    if (entry.resumed) {
+      begin_anew(sequence->second, entry.num_computed_tokens);
+    } else {
+      table = *sequence->second.blocks;
+    }
     for (std::size_t group = 0; group < table.size() && entry.blocks.has_value(); ++group) {
       const std::vector<BlockId>& added = (*entry.blocks)[group];
       table[group].insert(table[group].end(), added.begin(), added.end());
@@ -62,9 +72,18 @@ engine::Place ModelRunner::place_of(const Sequence& sequence, std::size_t group,
   return {blocks[position / block_size], position % block_size};
 }
 
-/// The first position that the tokens of a part read in a group.
-std::uint32_t ModelRunner::first_read_of(const Part& part, std::size_t group) const {
-  return toy_model::first_read(part.first, windows_[group]);
+/// What the part may read and write, wherever it turns out to begin.
+void ModelRunner::add_places(const Part& part) {
+  const Computed& computed = *part.sequence.computed;
+  const std::uint32_t first = std::min(part.first, computed.num_tokens + computed.num_pending);
+  for (std::size_t group = 0; group < windows_.size(); ++group) {
+    const std::uint32_t end = part.first + part.num_tokens;
+    for (std::uint32_t at = toy_model::first_read(first, windows_[group]); at < end; ++at) {
+      const engine::Place place = place_of(part.sequence, group, at);
+      reads_.push_back(place);
+      if (at >= first) writes_.push_back(place);
+    }
+  }
 }
 
 void ModelRunner::enqueue_forward(const PlannedStep& step, std::shared_ptr<Sampled> sampled,
@@ -76,16 +95,11 @@ void ModelRunner::enqueue_forward(const PlannedStep& step, std::shared_ptr<Sampl
   for (const engine::ScheduledRequest& entry : step.scheduled) {
     const auto sequence = sequences_.find(entry.request);
     KVFENCE_CHECK(sequence != sequences_.end(), "a step with a request that was told as over");
-    const std::uint32_t first = num_computed_of(step, entry.request);
     const Part& part =
-        parts->emplace_back(Part{sequence->second, first, first + entry.num_tokens, entry.samples});
-    for (std::size_t group = 0; group < windows_.size(); ++group) {
-      for (std::uint32_t at = first_read_of(part, group); at < part.end; ++at) {
-        const engine::Place place = place_of(part.sequence, group, at);
-        reads_.push_back(place);
-        if (at >= first) writes_.push_back(place);
-      }
-    }
+        parts->emplace_back(Part{sequence->second, num_computed_of(step, entry.request),
+                                 entry.num_tokens, entry.spec_tokens, entry.samples});
+    add_places(part);
+    part.sequence.computed->num_pending += part.num_known();
   }
   device.forward(reads_, writes_,
                  [this, parts, sampled = std::move(sampled)](engine::KVCells& cells) {
@@ -96,57 +110,90 @@ void ModelRunner::enqueue_forward(const PlannedStep& step, std::shared_ptr<Sampl
 /// All parts write before one reads: a request may find what another computes in the same step.
 void ModelRunner::run_forward(const std::vector<Part>& parts, engine::KVCells& cells,
                               Sampled& sampled) {
-  if (symbols_.size() < parts.size()) symbols_.resize(parts.size());
+  if (runs_.size() < parts.size()) runs_.resize(parts.size());
   for (std::size_t index = 0; index < parts.size(); ++index) {
-    const Part& part = parts[index];
-    const std::vector<TokenId>& tokens = *part.sequence.tokens;
-    KVFENCE_CHECK(tokens.size() >= part.end, "a forward with tokens that nobody knows");
-    toy_model::symbols_of(part.sequence.cache_salt, std::span(tokens).first(part.end),
-                          symbols_[index]);
-    write(part, symbols_[index], /*wrong=*/0, cells);
+    begin(parts[index], runs_[index]);
+    write(parts[index], runs_[index], /*wrong=*/0, cells);
   }
-  sampled.tokens.resize(parts.size());
+  sampled.tokens.clear();
   for (std::size_t index = 0; index < parts.size(); ++index) {
-    const Part& part = parts[index];
-    const TokenId token = attend(part, symbols_[index], cells);
-    if (!part.samples) continue;
-    sampled.tokens[index] = token;
-    // What a preempted request sampled before is known; it comes out once more.
-    std::vector<TokenId>& tokens = *part.sequence.tokens;
-    if (tokens.size() == part.end) tokens.push_back(token);
+    attend(parts[index], runs_[index], cells, sampled);
+    sampled.tokens.end_list();
   }
   sampled.is_there = true;
 }
 
-/// symbols: of the tokens up to the part's end. wrong: 0, or how what was read differs.
-void ModelRunner::write(const Part& part, const std::vector<engine::Symbol>& symbols,
-                        engine::Symbol wrong, engine::KVCells& cells) const {
+/// Where drafts that the plan counts on were rejected, it begins before.
+void ModelRunner::begin(const Part& part, Run& run) const {
+  run.first = std::min(part.first, part.sequence.computed->num_tokens);
+  run.first_draft = run.first + part.num_known();
+  run.end = run.first + part.num_tokens;
+  const std::vector<TokenId>& tokens = *part.sequence.tokens;
+  KVFENCE_CHECK(tokens.size() >= run.first_draft, "a forward with tokens that nobody knows");
+  toy_model::symbols_of(part.sequence.cache_salt, std::span(tokens).first(run.first_draft),
+                        run.symbols);
+  run.drafts = part.drafts;
+  for (TokenId& draft : run.drafts) {
+    if (draft == kPlaceholderTokenId) draft = toy_model::draft_after(run.symbols, windows_);
+    run.symbols.push_back(toy_model::next_symbol(run.symbols.back(), draft));
+  }
+}
+
+/// wrong: 0, or how what was read differs.
+void ModelRunner::write(const Part& part, const Run& run, engine::Symbol wrong,
+                        engine::KVCells& cells) const {
   for (std::size_t group = 0; group < windows_.size(); ++group) {
-    for (std::uint32_t at = part.first; at < part.end; ++at) {
+    for (std::uint32_t at = run.first; at < run.end; ++at) {
       cells.write(place_of(part.sequence, group, at),
-                  toy_model::symbol_of_group(symbols[at], group) ^ wrong);
+                  toy_model::symbol_of_group(run.symbols[at], group) ^ wrong);
     }
   }
 }
 
-/// What comes of the last token. If anything that the part's tokens attend to is not what it
-/// should be, all of them are written anew, wrong as well.
-TokenId ModelRunner::attend(const Part& part, const std::vector<engine::Symbol>& symbols,
-                            engine::KVCells& cells) {
-  read_.clear();
+/// What comes of the last token that is known, and of each draft up to the first that is not what
+/// comes. If anything that the part's tokens attend to is not what it should be, all of them are
+/// written anew, wrong as well.
+void ModelRunner::attend(const Part& part, Run& run, engine::KVCells& cells, Sampled& sampled) {
+  const engine::Symbol wrong = read(part, run, cells);
+  if (wrong != 0) write(part, run, wrong, cells);
+  std::uint32_t num_said = 0;
+  std::vector<TokenId>& tokens = *part.sequence.tokens;
+  for (bool goes_on = part.samples; goes_on;) {
+    const TokenId token = sample(run, run.first_draft - 1 + num_said, wrong);
+    sampled.tokens.push_back(token);
+    // What a preempted request sampled before is known; it comes out once more.
+    if (tokens.size() == run.first_draft + num_said) tokens.push_back(token);
+    goes_on = num_said < run.drafts.size() && run.drafts[num_said] == token;
+    ++num_said;
+  }
+  Computed& computed = *part.sequence.computed;
+  computed.num_pending -= part.num_known();
+  computed.num_tokens = part.samples ? run.first_draft - 1 + num_said : run.end;
+}
+
+/// How what the part's tokens attend to differs from what it should be; 0: not at all.
+engine::Symbol ModelRunner::read(const Part& part, Run& run, const engine::KVCells& cells) const {
   engine::Symbol wrong = 0;
+  run.read.resize(windows_.size());
   for (std::size_t group = 0; group < windows_.size(); ++group) {
-    const std::uint32_t last = toy_model::first_read(part.end - 1, windows_[group]);
-    for (std::uint32_t at = first_read_of(part, group); at < part.end; ++at) {
+    run.read[group].clear();
+    for (std::uint32_t at = toy_model::first_read(run.first, windows_[group]); at < run.end; ++at) {
       const engine::Symbol symbol = cells.read(place_of(part.sequence, group, at));
-      wrong |= symbol ^ toy_model::symbol_of_group(symbols[at], group);
-      if (at >= last) read_.push_back(symbol);
+      wrong |= symbol ^ toy_model::symbol_of_group(run.symbols[at], group);
+      run.read[group].push_back(symbol);
     }
   }
-  if (wrong != 0) {
-    write(part, symbols, wrong, cells);
-    read_.push_back(wrong);
+  return wrong;
+}
+
+TokenId ModelRunner::sample(const Run& run, std::uint32_t position, engine::Symbol wrong) {
+  read_.clear();
+  for (std::size_t group = 0; group < windows_.size(); ++group) {
+    const auto read = run.read[group].begin() - toy_model::first_read(run.first, windows_[group]);
+    read_.insert(read_.end(), read + toy_model::first_read(position, windows_[group]),
+                 read + position + 1);
   }
+  if (wrong != 0) read_.push_back(wrong);
   return toy_model::sample(read_);
 }
 

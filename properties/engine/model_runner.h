@@ -1,7 +1,8 @@
 #pragma once
 
 /// The model runner of a rank on a device: it keeps the block tables of its requests, writes and
-/// reads KV through them, and samples with a toy model (contract/engine/toy_model.h).
+/// reads KV through them, and samples with a toy model (contract/engine/toy_model.h). Drafts that
+/// the scheduler has no tokens for are guessed when they are computed.
 
 #include <cstddef>
 #include <cstdint>
@@ -38,37 +39,63 @@ class ModelRunner {
   void add_to(StateHash& hash) const { hash.add(sequences_); }
 
  private:
+  /// How much of a request is computed in the blocks that it has. Steps may be planned as if the
+  /// drafts of those before were all accepted.
+  struct Computed {
+    std::uint32_t num_tokens = 0;   ///< by forwards that have run
+    std::uint32_t num_pending = 0;  ///< at least, by those that have not
+    void add_to(StateHash& hash) const { hash.add_all(num_tokens, num_pending); }
+  };
+
   /// What the model runner knows of a request. Forwards that have not run share the tokens; the
   /// rank samples by its own KV. Blocks that they have are not changed.
   struct Sequence {
     std::optional<std::string> cache_salt;
     std::shared_ptr<std::vector<TokenId>> tokens;
     std::shared_ptr<const BlocksByGroup> blocks;
-    void add_to(StateHash& hash) const { hash.add_all(cache_salt, tokens, blocks); }
+    std::shared_ptr<Computed> computed;
+    void add_to(StateHash& hash) const { hash.add_all(cache_salt, tokens, blocks, computed); }
   };
 
-  /// A request's part of a forward.
+  /// A request's part of a forward, as it is planned.
   struct Part {
     Sequence sequence;
-    std::uint32_t first = 0;  ///< the position of the first token to compute
-    std::uint32_t end = 0;    ///< after the last one
+    std::uint32_t first = 0;  ///< the position of the first token to compute, or one after it
+    std::uint32_t num_tokens = 0;
+    std::vector<TokenId> drafts;  ///< the last tokens; placeholders of those that are guessed
     bool samples = false;
+
+    std::uint32_t num_known() const {
+      return num_tokens - static_cast<std::uint32_t>(drafts.size());
+    }
+  };
+
+  /// The same, as it runs.
+  struct Run {
+    std::uint32_t first = 0;
+    std::uint32_t first_draft = 0;  ///< the position after the last token that is known
+    std::uint32_t end = 0;
+    std::vector<TokenId> drafts;
+    std::vector<engine::Symbol> symbols;  ///< of all tokens up to the end
+    /// What is there, by group, from the first position that the part's tokens read.
+    std::vector<std::vector<engine::Symbol>> read;
   };
 
   engine::Place place_of(const Sequence& sequence, std::size_t group, std::uint32_t position) const;
-  std::uint32_t first_read_of(const Part& part, std::size_t group) const;
+  void add_places(const Part& part);
   void run_forward(const std::vector<Part>& parts, engine::KVCells& cells, Sampled& sampled);
-  void write(const Part& part, const std::vector<engine::Symbol>& symbols, engine::Symbol wrong,
-             engine::KVCells& cells) const;
-  TokenId attend(const Part& part, const std::vector<engine::Symbol>& symbols,
-                 engine::KVCells& cells);
+  void begin(const Part& part, Run& run) const;
+  void write(const Part& part, const Run& run, engine::Symbol wrong, engine::KVCells& cells) const;
+  void attend(const Part& part, Run& run, engine::KVCells& cells, Sampled& sampled);
+  engine::Symbol read(const Part& part, Run& run, const engine::KVCells& cells) const;
+  TokenId sample(const Run& run, std::uint32_t position, engine::Symbol wrong);
 
   std::vector<std::uint32_t> windows_;
   std::vector<std::uint32_t> block_sizes_;  ///< by group
   std::map<std::string, Sequence> sequences_;
-  std::vector<std::vector<engine::Symbol>> symbols_;  ///< of a forward that runs: by part
-  std::vector<engine::Symbol> read_;                  ///< by the part that attends
-  std::vector<engine::Place> reads_;                  ///< of the forward that is enqueued
+  std::vector<Run> runs_;             ///< of a forward that runs: by part
+  std::vector<engine::Symbol> read_;  ///< by the token that samples
+  std::vector<engine::Place> reads_;  ///< of the forward that is enqueued
   std::vector<engine::Place> writes_;
 };
 

@@ -3,11 +3,11 @@
 /// A step that was planned and has not come back.
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "contract/connectors/kv_output_aggregator.h"
+#include "contract/core/flat_lists.h"
 #include "contract/core/state_digest.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
@@ -17,7 +17,7 @@ namespace kvfence {
 
 /// What a rank's forward leaves to its step.
 struct Sampled {
-  std::vector<std::optional<TokenId>> tokens;  ///< by part
+  FlatLists<TokenId> tokens;  ///< by part
   bool is_there = false;
   void add_to(StateHash& hash) const { hash.add_all(tokens, is_there); }
 };

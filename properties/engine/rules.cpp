@@ -642,13 +642,14 @@ class SchedulerRules {
     }
     track->output_update = num_updates_;
 
-    // What was sampled; what the model on a device samples is not known here.
+    // What was sampled; what the model on a device samples, and how much, is not known here.
     std::vector<TokenId> sampled;
     const auto planned = std::ranges::find_if(step.requests, [&](const Planned& each) {
       return each.samples && &tracks_[each.number] == track;
     });
     if (planned != step.requests.end()) {
-      sampled.assign(1 + std::min(command.accepted, planned->num_spec_tokens), command.token);
+      const std::uint32_t accepted = setup_.device ? planned->num_spec_tokens : command.accepted;
+      sampled.assign(1 + std::min(accepted, planned->num_spec_tokens), command.token);
     }
     for (const Sample& sample : command.samples) {
       if (sample.request == output.request) sampled = sample.tokens;

@@ -272,7 +272,7 @@ const std::vector<Canaries> kCanaries = {
     {.part = "engine.synchronous",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
-     .shrunk_commands_max = 20,
+     .shrunk_commands_max = 40,
      // What is looked for, loaded, stored or filled is less, more or something else, and holds what
      // it is named by; a file that fails all the same ends the engine; dummies where nobody reads;
      // a file or folder more or less.

@@ -68,8 +68,7 @@ class UpstreamEngine:
             self.observe = connector.observe
             self.observe_refused = getattr(connector, "observe_refused", connector.observe)
         producer = self._schedulers["producer"]
-        for verb in ("update_draft_token_ids", "grammar_compiled"):
-            setattr(self, verb, getattr(producer, verb))
+        self.grammar_compiled = producer.grammar_compiled
         for verb in OF_ENGINES:
             setattr(self, verb, self._of_engine(verb))
         for verb in READERS:

@@ -230,9 +230,9 @@ def _assembly_of(config: Config) -> str:
 def _check_connector(config: Config) -> None:
     """Raises ValueError."""
     connector = config.connector
-    can_have_drafts = config.device == "scripted" and isinstance(connector, (type(None), Scripted, Offloading, Simple))
-    if not can_have_drafts and (config.num_speculative_tokens or config.draft_model):
-        raise ValueError("no drafts under connectors other than (scripted), (offloading) and (simple)")
+    has_drafts = config.num_speculative_tokens or config.draft_model
+    if has_drafts and (record_of(config, Example) or record_of(config, DecodeBench)):
+        raise ValueError("no drafts under connectors that keep files")
     if isinstance(connector, (Example, DecodeBench)) and config.policy != "fcfs":
         raise ValueError(f"policy={config.policy}, expected fcfs")
     if isinstance(connector, (Example, DecodeBench)) and config.async_scheduling:
@@ -368,6 +368,7 @@ _OF_ENGINES = {
     ),
     "finish_requests": ({"requests": TEXTS, "status": _STATUS}, {"status": "finished_aborted"}),
     "finish_all_requests": ({"status": _STATUS}, {"status": "finished_aborted"}),
+    "update_draft_token_ids": ({"request": TEXT, "tokens": INTEGERS}, {}),
     "set_pause_state": ({"state": choice("state", PAUSE_STATES)}, {}),
     "reset_prefix_cache": (
         {"reset_running_requests": FLAG, "reset_connector": FLAG, "connector_fails": FLAG,
@@ -398,7 +399,6 @@ READERS: Dict[str, CommandReader] = {
         ),
         **{verb: ({**fields, **_ENGINE_FIELD}, {**defaults, **_ENGINE_DEFAULT})
            for verb, (fields, defaults) in _OF_ENGINES.items()},
-        "update_draft_token_ids": ({"request": TEXT, "tokens": INTEGERS},),
         "grammar_compiled": ({"request": TEXT},),
         # Devices.
         "execute": (_ENGINE_FIELD, _ENGINE_DEFAULT),

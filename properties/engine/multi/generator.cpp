@@ -74,6 +74,8 @@ Config draw_real(Choices& choices) {
   // Neither does upstream's scheduler keep files right under priorities, nor does a second pool
   // without a cache do anything.
   if (kind != 0) config.async_scheduling = false;
+  config.use_eagle = choices.once_in(6);
+  if (kind == 0) draw_drafts(choices, config);
   if (!is_accepted(config)) config.policy = "fcfs";
   make_valid(config);
   // What only one of the others takes.
@@ -94,6 +96,8 @@ Config draw_scripted_alone(Choices& choices) {
   const std::uint32_t num_children = choices.once_in(8) ? 1 : 2 + choices.below(3);
   while (children.size() < num_children) children.emplace_back(draw_scripted(choices, any_hma));
   if (config.profile != "v0.19" || choices.once_in(4)) draw_groups(kShapes, choices, config);
+  config.use_eagle = choices.once_in(6);
+  draw_drafts(choices, config);
   make_valid(config);
   return config;
 }
@@ -138,6 +142,8 @@ Config draw_pair(Choices& choices) {
     config.async_scheduling = false;
     config.policy = "fcfs";
   }
+  config.use_eagle = choices.once_in(6);
+  if (!has_files) draw_drafts(choices, config);
   make_valid(config);
   return config;
 }

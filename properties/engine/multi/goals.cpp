@@ -3,6 +3,7 @@
 #include "properties/engine/rooms.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -14,6 +15,7 @@
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
+#include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::multi {
@@ -75,6 +77,8 @@ constexpr Goal kGoals[] = {
     {"running_reset", "a reset preempted running requests while a child's copies were under way",
      kNeedsState},
     {"preempted_priority", "a request was preempted under priority"},
+    {"drafts_rejected", "a draft was rejected while transfers of two children were under way",
+     kNeedsState},
     {"pair_ended", "an engine of a pair ended while it had requests"},
 };
 
@@ -146,6 +150,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const bool ends = std::holds_alternative<FinishRequests>(command) ||
                       std::holds_alternative<FinishAllRequests>(command);
     for (const EngineRole role : kEngineRoles) {
+      DraftsInFlight& drafts = drafts_[static_cast<std::size_t>(role)];
+      add("drafts_rejected", drafts.rejects(command, after) && has_two_under_way(before.of(role)));
       add("aborted_under_way", ends && has_two_under_way(before.of(role)));
       add("aborted_under_read",
           ends && is_read_under_way(before) &&
@@ -313,6 +319,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
+  std::array<DraftsInFlight, 2> drafts_{DraftsInFlight(EngineRole::kProducer),
+                                        DraftsInFlight(EngineRole::kConsumer)};
   std::vector<std::string> classes_;  ///< by child; empty: it is not scripted
   std::set<std::string> shared_;      ///< requests that several children held
   std::set<std::string> read_;        ///< requests that NIXL reads

@@ -42,10 +42,7 @@ class PairDraws final : public Draws {
         read_late_in_(draw_lateness(config.consumer_ranks, choices)),
         notice_late_in_(draw_lateness(config.ranks, choices)) {}
 
-  void adjust(Habits& habits, Choices& /*choices*/) const override {
-    habits.skip_in = 16;
-    habits.burst_max = 1;
-  }
+  void adjust(Habits& habits, Choices& /*choices*/) const override { habits.burst_max = 1; }
 
   std::span<const std::uint32_t> weights() const override { return kWeights; }
   bool bends(std::string_view member) const override {
@@ -195,6 +192,8 @@ Record draw_pair(Choices& choices, Config& config) {
 Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kPrefillDecode, choices);
   config.edit_connector<Record>() = draw_pair(choices, config);
+  config.use_eagle = choices.once_in(6);
+  draw_drafts(choices, config);
   make_valid(config);
   return config;
 }

@@ -19,6 +19,7 @@
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::nixl {
@@ -90,6 +91,8 @@ constexpr Goal kGoals[] = {
     {"reset_refused", "a reset did not succeed"},
     {"running_reset", "a reset preempted running requests while reads were under way", kNeedsState},
     {"preempted_priority", "a request was preempted under priority"},
+    {"drafts_rejected", "a draft was rejected at a consumer while a read was under way",
+     kNeedsState},
     {"never_fits", "a request ended, since it does not fit"},
 };
 
@@ -123,6 +126,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   void count(const Command& command, const Observation& before, const Observation& after,
              const World& world) {
+    const bool rejects = drafts_.rejects(command, after);
+    add("drafts_rejected", rejects && count_reads(before, &ReadState::is_under_way) > 0);
     if (const auto* added = std::get_if<AddRequest>(&command)) {
       if (added->do_remote_decode) num_outputs_[added->id] = 0;
     } else if (const auto* handed_over = std::get_if<HandOver>(&command)) {
@@ -399,6 +404,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   };
 
   const Seconds deadline_ = config().connector<Record>()->deadline;
+  DraftsInFlight drafts_{EngineRole::kConsumer};
   std::array<std::uint32_t, 2> num_in_flight_{};
   std::vector<std::vector<std::string>> told_in_flight_;  ///< reqs_to_send, by step in flight
   std::map<std::string, std::size_t> num_outputs_;        ///< tokens of requests for a consumer

@@ -161,7 +161,6 @@ class Invariants final : public Rules {
 
   /// A request from its adding on; one that is gone is kept, since steps may still run it.
   struct Known {
-    Prefixes prefixes;
     std::uint32_t num_prompt_tokens = 0;
     std::string remote_request;  ///< of one that was handed over
     Load load = Load::kNone;
@@ -217,9 +216,10 @@ class Invariants final : public Rules {
   void add(const std::string& name, const std::string& remote_request, const World& world) {
     const RequestSpec& spec = world.requests().find(name)->spec();
     Known known;
-    known.prefixes = Prefixes(spec);
-    for (const TokenId token : spec.tokens) known.prefixes.append(token);
-    known.num_prompt_tokens = known.prefixes.num_tokens();
+    Prefixes& prefixes = sequences_[name];
+    prefixes = Prefixes(spec);
+    for (const TokenId token : spec.tokens) prefixes.append(token);
+    known.num_prompt_tokens = prefixes.num_tokens();
     known.remote_request = remote_request;
     known_.insert_or_assign(name, std::move(known));
   }
@@ -275,13 +275,14 @@ class Invariants final : public Rules {
   Found take_in_update(EngineRole role, const Observation& observation) {
     std::deque<Step>& in_flight = engine_of(role).in_flight;
     if (in_flight.empty()) return std::nullopt;
-    const Step step = std::move(in_flight.front());
+    Step step = std::move(in_flight.front());
     in_flight.pop_front();
-    Found found = run(role, step);
-    for (const RequestOutput& output : *observation.of(role).outputs) {
-      for (const TokenId token : output.tokens) known_[output.request].prefixes.append(token);
+    const std::vector<RequestOutput>& outputs = *observation.of(role).outputs;
+    for (const RequestOutput& output : outputs) {
+      for (const TokenId token : output.tokens) sequences_[output.request].append(token);
     }
-    if (found) return found;
+    if (setup_.scheduler().num_speculative_tokens > 0) settle(step.runs, sequences_, outputs);
+    if (Found found = run(role, step)) return found;
     if (role == EngineRole::kProducer) return check_sent(step, observation);
     if (auto early = check_received(step, observation)) return early;
     if (auto wrong = check_invalid(step, observation)) return wrong;
@@ -301,13 +302,12 @@ class Invariants final : public Rules {
         for (const BlockId block : receive.local_blocks) blocks[block] = {};
       }
       for (const Run& run : step.runs) {
-        for (const Filled& filled :
-             filled_by(run, known_.at(run.request).prefixes, groups, blocks)) {
+        for (const Filled& filled : filled_by(run, sequences_.at(run.request), groups, blocks)) {
           blocks[filled.block] = filled.content;
         }
       }
       for (const Run& run : step.runs) {
-        const Prefixes& prefixes = known_.at(run.request).prefixes;
+        const Prefixes& prefixes = sequences_.at(run.request);
         if (run.end > prefixes.num_tokens()) continue;
         if (const auto wrong = wrong_read(run, prefixes, groups, blocks)) {
           return broken("a_step_reads_its_own",
@@ -457,7 +457,7 @@ class Invariants final : public Rules {
     const std::vector<Content>& remote = engine_of(EngineRole::kProducer).parts.front();
     const Known& known = known_[read->request];
     if (!is_alone_) return std::nullopt;
-    const Prefixes& source = known_[read->remote_request].prefixes;
+    const Prefixes& source = sequences_[read->remote_request];
     const BlocksByGroup* const table =
         find_table(*observation.of(EngineRole::kConsumer).tables, read->request);
     const std::uint32_t size = groups_of(EngineRole::kConsumer).front().block_size;
@@ -475,7 +475,7 @@ class Invariants final : public Rules {
                              content.id == source.id(content.end);
       if (is_longer) content = {source.id(end), content.begin, end, content.group};
       local[block] = content;
-      const Content wanted{known.prefixes.id(end), begin, end, 0};
+      const Content wanted{sequences_[read->request].id(end), begin, end, 0};
       if (passes_for(content, wanted)) continue;
       return broken("a_load_brings_its_own_prompt", "consumer's " + block_of(block, read->request),
                     to_text(wanted), to_text(content));
@@ -544,6 +544,7 @@ class Invariants final : public Rules {
   bool is_alone_;                ///< no other child loads or holds
   std::vector<Engine> engines_;  ///< by EngineRole
   std::map<std::string, Known> known_;
+  Sequences sequences_;  ///< of the same requests
   WorkerTables tables_;
   std::map<std::string, Held> held_;
   bool is_blind_ = false;                ///< a command did not show the state

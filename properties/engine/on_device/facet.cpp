@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <span>
 
 #include "contract/core/check.h"
 #include "contract/engine/toy_model.h"
@@ -110,11 +111,15 @@ void Facet::take_sampled(const PlannedStep& step, std::vector<EngineRank>& ranks
   ModelRunner::wait_for_forward(step, ranks);
   sampled.clear();
   for (std::size_t part = 0; part < step.scheduled.size(); ++part) {
-    std::vector<TokenId> said;
-    for (const auto& rank : step.sampled) {
-      if (rank->tokens[part]) said.push_back(*rank->tokens[part]);
+    const std::span<const TokenId> said = step.sampled.front()->tokens[part];
+    const bool do_agree = std::ranges::all_of(step.sampled, [&](const auto& rank) {
+      return std::ranges::equal(rank->tokens[part], said);
+    });
+    if (do_agree) {
+      sampled.append(said);
+    } else {
+      sampled.push_back(toy_model::kDisagreement);
     }
-    if (!said.empty()) sampled.push_back(toy_model::agreed(said));
     sampled.end_list();
   }
 }

@@ -207,6 +207,11 @@ void draw_ranks(Choices& choices, Config& config) {
   config.policy = "fcfs";
 }
 
+void draw_eagle_and_drafts(Choices& choices, Config& config) {
+  config.use_eagle = choices.once_in(6);
+  draw_drafts(choices, config);
+}
+
 void draw_record(Choices& choices, offloading::Record& record) {
   record.num_cpu_blocks = choices.once_in(4) ? 1 + choices.below(4) : 4 + choices.below(12);
   record.block_size_factor = choices.once_in(2) ? 2 + choices.below(2) : 1;
@@ -228,7 +233,7 @@ Config draw_pair(Config config, Choices& choices) {
   config.hash_block_size = std::max(2U, config.hash_block_size);
   config.groups = {full(config.hash_block_size)};
   config.consumer_ranks = config.ranks = 1 + choices.below(2);
-  config.enable_caching = true;
+  config.enable_caching = !choices.once_in(8);
   // With another step under way upstream may read into blocks to which its forward still writes.
   config.max_concurrent_batches = 1;
   if (choices.once_in(3)) {
@@ -248,6 +253,7 @@ Config draw_pair(Config config, Choices& choices) {
     if (config.profile != "v0.19") multi.multi_connector_shares_blocks = true;
     config.connectors = ConnectorList{multi};
   }
+  draw_eagle_and_drafts(choices, config);
   make_valid(config);
   return config;
 }
@@ -259,6 +265,7 @@ Config draw_config(Choices& choices) {
   if (config.profile != "v0.19") draw_groups(kShapes, choices, config);
   draw_ranks(choices, config);
   draw_record(choices, config.edit_connector<offloading::Record>());
+  draw_eagle_and_drafts(choices, config);
   make_valid(config);
   return config;
 }
@@ -266,11 +273,12 @@ Config draw_config(Choices& choices) {
 Config draw_config_of_others(Choices& choices) {
   Config config = draw_small_engine(Assembly::kOnDevice, choices);
   draw_ranks(choices, config);
-  if (choices.once_in(3)) return draw_pair(std::move(config), choices);
+  if (choices.once_in(2)) return draw_pair(std::move(config), choices);
   const std::uint32_t kind = choices.below(5);
   if (kind == 0) {
     draw_groups(kShapesAlone, choices, config);
     config.connectors->clear();
+    draw_eagle_and_drafts(choices, config);
     make_valid(config);
     return config;
   }
@@ -282,6 +290,7 @@ Config draw_config_of_others(Choices& choices) {
   if (kind == 1) {
     draw_groups(kShapesOfSimple, choices, config);
     config.connectors = ConnectorList{simple};
+    draw_eagle_and_drafts(choices, config);
   } else {
     if (config.profile != "v0.19") draw_groups(kShapesOfSimple, choices, config);
     draw_record(choices, config.edit_connector<offloading::Record>());
@@ -292,6 +301,7 @@ Config draw_config_of_others(Choices& choices) {
     // Without the rule a store of one child reads blocks into which the other one loads
     // (cases/engine/on_device/races/).
     if (config.profile != "v0.19") multi.multi_connector_shares_blocks = true;
+    draw_eagle_and_drafts(choices, config);
   }
   make_valid(config);
   return config;

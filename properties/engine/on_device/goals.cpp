@@ -15,6 +15,7 @@
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/rank_progress.h"
 
 namespace kvfence::engine::on_device {
@@ -46,6 +47,7 @@ constexpr Goal kGoals[] = {
     {"late_rank", "a load was over on one rank, and not on all"},
     {"failed_on_one_rank", "a report had a transfer that failed on one rank, and not on another"},
     {"load_into_window", "a group with a window was loaded"},
+    {"drafts_rejected", "a draft was rejected while transfers were in flight"},
     {"window_flushed",
      "a step flushed a store of a request that it ran, since a block had left its window"},
 };
@@ -70,6 +72,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       return;
     }
     was_idle_ = {};
+    add("drafts_rejected", drafts_.rejects(command, after) && had_transfers);
     const std::uint32_t num_executed_before = progress_.num_executed_by_one();
     progress_.take_in(command, after);
     if (std::holds_alternative<Schedule>(command)) {
@@ -178,6 +181,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   const std::uint32_t block_size_factor_ =
       config().connector<offloading::Record>()->block_size_factor;
+  DraftsInFlight drafts_;
   bool was_reset_ = false;                 ///< since the last step was planned
   std::vector<DeviceTransfer> in_flight_;  ///< not reported
   std::set<std::string> failed_loads_;     ///< requests

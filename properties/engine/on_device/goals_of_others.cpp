@@ -9,6 +9,7 @@
 
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
+#include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/rank_progress.h"
 #include "properties/engine/rooms.h"
 
@@ -34,6 +35,9 @@ constexpr Goal kGoalsOfOthers[] = {
     {"loaded_by_each", "loads of both children were in flight"},
     {"store_fenced_for_the_other",
      "a load of the simple connector goes into blocks that a store of the other child reads"},
+    {"drafts_rejected", "a draft was rejected while transfers were in flight"},
+    {"drafts_rejected_beside_a_read",
+     "a draft was rejected at a consumer while a read was under way", kNeedsState},
     {"said_after_a_read", "a consumer sampled after KV that it had read from the producer",
      kNeedsState},
     {"computed_after_a_failed_read", "a consumer computed a prompt that it had failed to read",
@@ -51,8 +55,10 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
   void count(const Command& command, const Observation& before, const Observation& after,
              const World&) {
     if (after.error != ErrorCode::kNone) return;
-    if (setup().is_pair()) return count_of_pair(command, before, after);
+    const bool rejects = drafts_.rejects(command, after);
+    if (setup().is_pair()) return count_of_pair(command, before, after, rejects);
     progress_.take_in(command, after);
+    add("drafts_rejected", rejects && !in_flight_.empty());
     const std::uint32_t num_executed = progress_.num_executed_by_one();
     if (has_ended(after)) {
       in_flight_.clear();
@@ -135,7 +141,9 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
         }));
   }
 
-  void count_of_pair(const Command& command, const Observation& before, const Observation& after) {
+  /// rejects: whether the consumer's step that comes back has a draft that was rejected.
+  void count_of_pair(const Command& command, const Observation& before, const Observation& after,
+                     bool rejects) {
     if (has_ended(after)) {
       reads_.clear();
       loads_.clear();
@@ -162,10 +170,10 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     if (const auto* drained = std::get_if<Drain>(&command)) {
       if (drained->engine == EngineRole::kConsumer) loads_.clear();
     }
-    add("loaded_beside_a_read", !loads_.empty() && after.reads.has_value() &&
-                                    std::ranges::any_of(*after.reads, [](const ReadState& read) {
-                                      return read.is_under_way();
-                                    }));
+    const bool is_reading =
+        after.reads.has_value() && std::ranges::any_of(*after.reads, &ReadState::is_under_way);
+    add("loaded_beside_a_read", !loads_.empty() && is_reading);
+    add("drafts_rejected_beside_a_read", rejects && is_reading);
     if (!shown.outputs.has_value()) return;
     for (const RequestOutput& output : *shown.outputs) {
       if (output.tokens.empty() || !reads_.contains(output.request)) continue;
@@ -201,6 +209,7 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
   std::map<std::string, bool> reads_;  ///< that are over, by who reads: whether one of them failed
   std::set<std::pair<std::uint32_t, std::uint32_t>> loads_;  ///< the consumer's: rank, job
 
+  DraftsInFlight drafts_{setup().is_pair() ? EngineRole::kConsumer : EngineRole::kProducer};
   std::vector<DeviceTransfer> in_flight_;  ///< not reported
   RankProgress progress_{config().ranks};
   bool was_idle_[2] = {};  ///< store, load: nothing but the device ran since
