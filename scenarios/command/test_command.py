@@ -120,7 +120,7 @@ class Check(Command):
     @long_under_sanitizers
     def test_the_table_of_one_assembly(self):
         result = self.json_of(AGREE, "check", "--target", "engine", "--config", "assembly=prefill_decode",
-                              "--planted-bugs", "--seeds", "1", "--commands", "60000")
+                              "--planted-bugs", "--seeds", "1", "--commands", "100000")
         self.assertGreaterEqual(result["planted_bugs"], 10)
         self.assertEqual({row["assembly"] for row in result["rows"]}, {"prefill_decode"})
 

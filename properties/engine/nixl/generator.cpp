@@ -42,7 +42,10 @@ class PairDraws final : public Draws {
         read_late_in_(draw_lateness(config.consumer_ranks, choices)),
         notice_late_in_(draw_lateness(config.ranks, choices)) {}
 
-  void adjust(Habits& habits, Choices& /*choices*/) const override { habits.burst_max = 1; }
+  void adjust(Habits& habits, Choices& /*choices*/) const override {
+    habits.skip_in = 16;
+    habits.burst_max = 1;
+  }
 
   std::span<const std::uint32_t> weights() const override { return kWeights; }
   bool bends(std::string_view member) const override {
