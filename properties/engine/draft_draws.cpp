@@ -100,6 +100,11 @@ void draw_drafts(Choices& choices, Config& config) {
   }
 }
 
+void draw_eagle_and_drafts(Choices& choices, Config& config) {
+  config.use_eagle = choices.once_in(6);
+  draw_drafts(choices, config);
+}
+
 std::unique_ptr<Draws> make_draft_draws(const Config& config) {
   return std::make_unique<DraftDraws>(config);
 }

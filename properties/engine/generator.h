@@ -50,6 +50,8 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
 /// Whether there are drafts, how many, and whether a draft model makes them. Without
 /// async_scheduling they come one step late: then one step is in flight.
 void draw_drafts(Choices& choices, Config& config);
+/// Eagle now and then, and then the same.
+void draw_eagle_and_drafts(Choices& choices, Config& config);
 
 /// Without drafts, with caching, or else with one group, if that is what it takes. Requires: then
 /// it is valid.

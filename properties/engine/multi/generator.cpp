@@ -96,8 +96,7 @@ Config draw_scripted_alone(Choices& choices) {
   const std::uint32_t num_children = choices.once_in(8) ? 1 : 2 + choices.below(3);
   while (children.size() < num_children) children.emplace_back(draw_scripted(choices, any_hma));
   if (config.profile != "v0.19" || choices.once_in(4)) draw_groups(kShapes, choices, config);
-  config.use_eagle = choices.once_in(6);
-  draw_drafts(choices, config);
+  draw_eagle_and_drafts(choices, config);
   make_valid(config);
   return config;
 }

@@ -195,8 +195,7 @@ Record draw_pair(Choices& choices, Config& config) {
 Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kPrefillDecode, choices);
   config.edit_connector<Record>() = draw_pair(choices, config);
-  config.use_eagle = choices.once_in(6);
-  draw_drafts(choices, config);
+  draw_eagle_and_drafts(choices, config);
   make_valid(config);
   return config;
 }

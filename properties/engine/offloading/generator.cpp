@@ -336,8 +336,7 @@ Config draw_without_drafts(Choices& choices) {
 
 Config draw_config(Choices& choices) {
   Config config = draw_without_drafts(choices);
-  config.use_eagle = choices.once_in(6);
-  draw_drafts(choices, config);
+  draw_eagle_and_drafts(choices, config);
   make_valid(config);
   return config;
 }

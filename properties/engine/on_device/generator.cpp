@@ -207,11 +207,6 @@ void draw_ranks(Choices& choices, Config& config) {
   config.policy = "fcfs";
 }
 
-void draw_eagle_and_drafts(Choices& choices, Config& config) {
-  config.use_eagle = choices.once_in(6);
-  draw_drafts(choices, config);
-}
-
 void draw_record(Choices& choices, offloading::Record& record) {
   record.num_cpu_blocks = choices.once_in(4) ? 1 + choices.below(4) : 4 + choices.below(12);
   record.block_size_factor = choices.once_in(2) ? 2 + choices.below(2) : 1;

@@ -102,8 +102,7 @@ Config draw_config(Choices& choices) {
     if (kWindowOfOne(spec.sliding_window == 1)) spec.sliding_window = 2;
   }
   if (!is_accepted(config)) config.groups.front() = full(config.hash_block_size);
-  config.use_eagle = choices.once_in(6);
-  draw_drafts(choices, config);
+  draw_eagle_and_drafts(choices, config);
   make_valid(config);
   return config;
 }
