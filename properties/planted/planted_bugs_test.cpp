@@ -195,6 +195,7 @@ const std::vector<Canaries> kCanaries = {
                             "bound_is_outside",
                             "buckets_not_cumulative",
                             "directions_swapped",
+                            "drafts_count_as_storable",
                             "failed_transfer_measured",
                             "first_engine_for_all",
                             "full_cache_asks_again",
