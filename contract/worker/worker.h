@@ -16,8 +16,9 @@
 ///   get_finished     Stores, then loads, each in the order of submission, once, as far as all
 ///                    ranks know their ends. A success where each rank has one. Runs nothing.
 ///   wait             Runs what these transfers need, in order, and nothing else; a deferred one
-///                    among them enqueues all that are deferred. Unknown jobs are ignored.
-///   shutdown         Enqueues, runs and reports all transfers.
+///                    among them enqueues all that are deferred. Unknown jobs are ignored. False
+///                    where a lost device could not say whether one of them is over.
+///   shutdown         Enqueues, runs and reports all transfers, and gives all back.
 ///   forward          Reads blocks, then writes others; each write has a generation of its own.
 ///                    Refused: kUnknownBlock; kListedTwice; kBlockInFlight, it writes what an
 ///                    unreported transfer touches, or reads what an unreported load writes.
@@ -135,7 +136,9 @@ struct Ended {
   std::uint32_t job_id = 0;
   Direction direction = Direction::kStore;
   bool succeeded = false;
-  void add_to(StateHash& hash) const { hash.add_all(job_id, direction, succeeded); }
+  /// Nothing touches its memory any more. False only of what a lost device has not reported.
+  bool is_at_rest = true;
+  void add_to(StateHash& hash) const { hash.add_all(job_id, direction, succeeded, is_at_rest); }
   friend bool operator==(const Ended&, const Ended&) = default;
 };
 
@@ -162,10 +165,16 @@ struct Seen {
 struct Counts {
   std::uint32_t num_deferred = 0;
   std::uint32_t num_in_flight = 0;  ///< enqueued, not reported
+  // Since the start; of all ranks.
+  std::uint32_t num_enqueued = 0;        ///< transfers
+  std::uint32_t num_enqueued_pages = 0;  ///< of them, whether they are copied or not
+  std::uint32_t num_failed = 0;          ///< reported as failures
   // None of these is allowed; of all ranks.
   std::uint32_t num_lost_events = 0;  ///< in use, and of no transfer in flight
-  std::uint32_t num_races = 0;        ///< accesses to the same bytes that nothing orders
-  std::uint32_t num_misuses = 0;      ///< calls that the runtime's documentation forbids
+  /// After shutdown, of devices that are not lost: streams, events and pinned memory.
+  std::uint32_t num_left_behind = 0;
+  std::uint32_t num_races = 0;    ///< accesses to the same bytes that nothing orders
+  std::uint32_t num_misuses = 0;  ///< calls that the runtime's documentation forbids
   Fault next_fault = Fault::kNone;
 };
 
@@ -177,7 +186,7 @@ concept CopyWorkers = requires(T workers, const T& shown, const Transfer& transf
   { workers.transfer_async(transfer) } -> std::same_as<ErrorCode>;
   workers.start_kv_transfers();
   workers.get_finished(ended);  // appends
-  workers.wait(numbers);
+  { workers.wait(numbers) } -> std::same_as<bool>;
   workers.shutdown(ended);      // appends
   { workers.forward(numbers, numbers) } -> std::same_as<ErrorCode>;  // reads, writes
   // Steps; 0: all of it. Whether anything ran.

@@ -152,11 +152,13 @@ struct FinishedJob {
   std::uint32_t job = 0;
   std::string direction = "store";
   bool succeeded = true;
+  bool at_rest = true;
   static void declare(auto& fields) {
     using S = FinishedJob;
     fields.add("job", &S::job, "its number");
     fields.add("direction", &S::direction, "store or load");
     fields.optional("succeeded", &S::succeeded, "whether all was copied");
+    fields.optional("at_rest", &S::at_rest, "whether nothing touches its memory any more");
   }
 };
 
@@ -185,12 +187,17 @@ struct Observation {
   ErrorCode error = ErrorCode::kNone;
   Reusable<std::vector<FinishedJob>> finished_jobs;
   Reusable<bool> advanced;
+  Reusable<bool> waited;
   std::vector<Page> seen;
 
   std::uint32_t num_deferred = 0;
   std::uint32_t num_in_flight = 0;
+  std::uint32_t num_enqueued = 0;
+  std::uint32_t num_enqueued_pages = 0;
+  std::uint32_t num_failed = 0;
   std::string next_fault = "none";
   std::uint32_t num_lost_events = 0;
+  std::uint32_t num_left_behind = 0;
   std::uint32_t num_races = 0;
   std::uint32_t num_misuses = 0;
 
@@ -204,13 +211,20 @@ struct Observation {
                "get_finished, shutdown: stores, then loads, in the order of submission");
     fields.add("advanced", &S::advanced, Domain::kResult,
                "advance: whether anything ran; of a device that is not commanded, false");
+    fields.add("waited", &S::waited, Domain::kResult,
+               "wait: whether all of them are known to be over");
     fields.add("seen", &S::seen, Domain::kResult,
                "what the forwards that ran found in the blocks that they read");
     fields.add("num_deferred", &S::num_deferred, Domain::kState, "stores that are not enqueued");
     fields.add("num_in_flight", &S::num_in_flight, Domain::kState, "enqueued, not reported");
+    fields.add("num_enqueued", &S::num_enqueued, Domain::kState, "transfers, since the start");
+    fields.add("num_enqueued_pages", &S::num_enqueued_pages, Domain::kState, "of these transfers");
+    fields.add("num_failed", &S::num_failed, Domain::kState, "of these transfers, so far");
     fields.add("next_fault", &S::next_fault, Domain::kState, "of the next transfer enqueued");
     fields.add("num_lost_events", &S::num_lost_events, Domain::kState,
                "events in use that no transfer in flight has");
+    fields.add("num_left_behind", &S::num_left_behind, Domain::kState,
+               "streams, events and pinned memory that a worker holds after its shutdown");
     fields.add("num_races", &S::num_races, Domain::kState,
                "pairs of accesses to the same bytes that nothing orders");
     fields.add("num_misuses", &S::num_misuses, Domain::kState,

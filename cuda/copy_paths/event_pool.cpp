@@ -2,8 +2,11 @@
 
 namespace kvfence::cuda {
 
-EventPool::~EventPool() {
+EventPool::~EventPool() { give_back_unused(); }
+
+void EventPool::give_back_unused() {
   for (cudaEvent_t event : unused_) static_cast<void>(cudaEventDestroy(event));
+  unused_.clear();
 }
 
 cudaError_t EventPool::record(cudaStream_t stream, cudaEvent_t& event) {

@@ -26,6 +26,7 @@ void RankDevice::open_worker(WorkerOptions options) {
   const KVLayout gpu = options.gpu_layout;
   const std::size_t factor = options.block_size_factor;
   options.compute_stream = compute_;
+  num_held_ = num_held();
   // Streams are numbered in the order in which they are made.
   first_worker_stream_ = static_cast<virtual_device::Actor>(device_.num_streams()) + 1;
   Worker::Opened opened = Worker::open(std::move(options));
@@ -86,12 +87,19 @@ cudaEvent_t RankDevice::record(cudaStream_t stream) {
 worker::Counts RankDevice::counts_of_worker() const {
   const std::size_t num_in_flight = worker_->num_in_flight();
   const std::size_t num_events = worker_->num_events();
-  return {.num_deferred = static_cast<std::uint32_t>(worker_->num_deferred()),
-          .num_in_flight = static_cast<std::uint32_t>(num_in_flight),
-          .num_lost_events =
-              static_cast<std::uint32_t>(num_events - std::min(num_events, num_in_flight)),
-          .num_races = static_cast<std::uint32_t>(device_.counters().num_races),
-          .num_misuses = static_cast<std::uint32_t>(device_.misuses().size())};
+  const Worker::Counters& counters = worker_->counters();
+  const bool has_given_back = worker_->is_shut_down() && !device_.is_lost();
+  return {
+      .num_deferred = static_cast<std::uint32_t>(worker_->num_deferred()),
+      .num_in_flight = static_cast<std::uint32_t>(num_in_flight),
+      .num_enqueued = static_cast<std::uint32_t>(counters.num_submitted),
+      .num_enqueued_pages = static_cast<std::uint32_t>(counters.num_pages / num_parts_),
+      .num_failed = static_cast<std::uint32_t>(counters.num_failed),
+      .num_lost_events =
+          static_cast<std::uint32_t>(num_events - std::min(num_events, num_in_flight)),
+      .num_left_behind = has_given_back ? static_cast<std::uint32_t>(num_held() - num_held_) : 0,
+      .num_races = static_cast<std::uint32_t>(device_.counters().num_races),
+      .num_misuses = static_cast<std::uint32_t>(device_.misuses().size())};
 }
 
 std::vector<virtual_device::Fault> RankDevice::faults_of(
@@ -134,8 +142,8 @@ std::vector<virtual_device::Fault> RankDevice::faults_of(
 void RankDevice::report(std::span<const TransferResult> results,
                         std::vector<worker::Ended>& ended) {
   for (const TransferResult& result : results) {
-    ended.push_back(
-        {static_cast<std::uint32_t>(result.job_id), result.direction, result.succeeded()});
+    ended.push_back({static_cast<std::uint32_t>(result.job_id), result.direction,
+                     result.succeeded(), result.is_at_rest});
   }
 }
 

@@ -63,6 +63,10 @@ class RankDevice {
   /// The event that `stream` records now; it is the caller's.
   cudaEvent_t record(cudaStream_t stream);
   worker::Counts counts_of_worker() const;
+  /// Allocations, streams and events.
+  std::size_t num_held() const {
+    return device_.num_allocations() + device_.num_streams() + device_.num_events();
+  }
   /// What a transfer meets; `num_records_before`: of the calls that record an event, those before
   /// its end; `undefined`: the memory that it writes.
   static std::vector<virtual_device::Fault> faults_of(
@@ -76,6 +80,7 @@ class RankDevice {
 
  private:
   virtual_device::Actor first_worker_stream_ = 0;
+  std::size_t num_held_ = 0;  ///< on the device, before there was a worker
   std::size_t num_gpu_blocks_ = 0;
   std::size_t num_parts_ = 0;    ///< of a page
   std::vector<PagePart> parts_;  ///< of GPU blocks, then of CPU pages; those of a page together

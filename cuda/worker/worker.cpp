@@ -319,6 +319,8 @@ std::vector<TransferResult> Worker::shutdown() {
   } else {
     cpu_memory_.abandon();
   }
+  descriptors_ = PinnedPool();
+  events_.give_back_unused();
   return results;
 }
 

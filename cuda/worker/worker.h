@@ -116,12 +116,14 @@ class Worker {
   /// The host blocks, by the host's addresses.
   const KVLayout& cpu_layout() const { return cpu_host_layout_; }
   std::size_t num_deferred() const { return deferred_.size(); }
+  bool is_shut_down() const { return is_shut_down_; }
   std::size_t num_in_flight() const { return in_flight_[0].size() + in_flight_[1].size(); }
   /// Events that are in use: at most one a transfer in flight.
   std::size_t num_events() const { return events_.num_used(); }
   const Counters& counters() const { return counters_; }
   /// What the device does not know. Refused calls are counted and change nothing else.
   void add_to(StateHash& hash) const {
+    hash.add_kept(counters_.num_submitted, counters_.num_pages, counters_.num_failed);
     hash.add_all(deferred_, in_flight_, job_ids_, is_shut_down_);
   }
   const CopyCalibration& calibration() const { return options_.calibration; }

@@ -352,12 +352,13 @@ void WorkerOnVirtualDevice::get_finished(std::vector<worker::Ended>& ended) {
   take_results(results, ended);
 }
 
-void WorkerOnVirtualDevice::wait(Numbers job_ids) {
+bool WorkerOnVirtualDevice::wait(Numbers job_ids) {
   const virtual_device::Installed installed(device_);
   const Armed armed(*this, 1, first_deferred());
   const std::vector<JobId> ids(job_ids.begin(), job_ids.end());
-  static_cast<void>(worker_->wait(ids));
+  const cudaError_t code = worker_->wait(ids);
   if (worker_->num_deferred() == 0) start_stores();
+  return code == cudaSuccess;
 }
 
 void WorkerOnVirtualDevice::shutdown(std::vector<worker::Ended>& ended) {
@@ -472,7 +473,7 @@ ErrorCode WorkersOnVirtualDevices::transfer_async(const worker::Transfer& transf
     const ErrorCode error = rank->transfer_async(transfer);
     if (error != ErrorCode::kNone) return error;
   }
-  pending_.push_back({.ended = {transfer.job_id, transfer.direction, true}});
+  pending_.push_back({.ended = {transfer.job_id, transfer.direction, true, true}});
   return ErrorCode::kNone;
 }
 
@@ -489,8 +490,10 @@ void WorkersOnVirtualDevices::start_kv_transfers() {
   for (const auto& rank : ranks_) rank->start_kv_transfers();
 }
 
-void WorkersOnVirtualDevices::wait(Numbers job_ids) {
-  for (const auto& rank : ranks_) rank->wait(job_ids);
+bool WorkersOnVirtualDevices::wait(Numbers job_ids) {
+  bool are_over = true;
+  for (const auto& rank : ranks_) are_over &= rank->wait(job_ids);
+  return are_over;
 }
 
 void WorkersOnVirtualDevices::get_finished(std::vector<worker::Ended>& ended) {
@@ -513,6 +516,7 @@ void WorkersOnVirtualDevices::collect(std::span<const worker::Ended> reports,
     });
     ++found->num_reports;
     found->ended.succeeded &= report.succeeded;
+    found->ended.is_at_rest &= report.is_at_rest;
   }
   const auto is_over = [&](const Pending& pending) { return pending.num_reports == ranks_.size(); };
   for (const Direction direction : {Direction::kStore, Direction::kLoad}) {
@@ -543,7 +547,11 @@ worker::Counts WorkersOnVirtualDevices::counts() const {
   for (const auto& rank : ranks_) {
     const worker::Counts counts = rank->counts();
     sum.num_deferred = counts.num_deferred;
+    sum.num_enqueued += counts.num_enqueued;
+    sum.num_enqueued_pages += counts.num_enqueued_pages;
+    sum.num_failed += counts.num_failed;
     sum.num_lost_events += counts.num_lost_events;
+    sum.num_left_behind += counts.num_left_behind;
     sum.num_races += counts.num_races;
     sum.num_misuses += counts.num_misuses;
     if (counts.next_fault != worker::Fault::kNone) sum.next_fault = counts.next_fault;

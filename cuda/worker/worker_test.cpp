@@ -158,10 +158,12 @@ TEST(Worker, AllIsGivenBack) {
     }
     EXPECT_EQ(rig.worker().shutdown().size(), 3U);
     EXPECT_EQ(rig.device().num_streams(), num_streams - 2);
-    // The GPU's memory is the rig's; descriptors are kept until the worker goes.
-    rig.close();
+    // The GPU's memory is the rig's.
     EXPECT_EQ(rig.device().num_allocations(), 1U);
     EXPECT_EQ(rig.device().num_events(), 0U);
+    EXPECT_EQ(rig.worker().counters().num_submitted, 3U);
+    rig.close();
+    EXPECT_EQ(rig.device().num_allocations(), 1U);
     EXPECT_TRUE(rig.device().is_clean()) << rig.device().report();
   }
 }

@@ -45,7 +45,11 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     const worker::Counts counts = worker_->counts();
     observed().num_deferred = counts.num_deferred;
     observed().num_in_flight = counts.num_in_flight;
+    observed().num_enqueued = counts.num_enqueued;
+    observed().num_enqueued_pages = counts.num_enqueued_pages;
+    observed().num_failed = counts.num_failed;
     observed().num_lost_events = counts.num_lost_events;
+    observed().num_left_behind = counts.num_left_behind;
     observed().num_races = counts.num_races;
     observed().num_misuses = counts.num_misuses;
     observed().next_fault = to_text(counts.next_fault);
@@ -92,7 +96,8 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     std::vector<worker::FinishedJob>& finished = observed().finished_jobs.emplace();
     finished.clear();
     for (const worker::Ended& ended : ended_) {
-      finished.push_back({ended.job_id, std::string(to_text(ended.direction)), ended.succeeded});
+      finished.push_back(
+          {ended.job_id, std::string(to_text(ended.direction)), ended.succeeded, ended.is_at_rest});
     }
     ended_.clear();
   }
@@ -115,7 +120,9 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
 
   void run(const worker::StartKVTransfers&) { worker_->start_kv_transfers(); }
 
-  void run(const worker::Wait& command) { worker_->wait(command.jobs); }
+  void run(const worker::Wait& command) {
+    observed().waited.emplace() = worker_->wait(command.jobs);
+  }
 
   void run(const worker::Shutdown&) {
     worker_->shutdown(ended_);

@@ -42,6 +42,8 @@ constexpr Invariant kInvariants[] = {
      "while no device is lost, no more transfers fail than have met a fault, and as many once all "
      "are reported"},
     {"worker.10", "no_event_is_lost", "an event is unused, or a transfer in flight has it"},
+    {"worker.11", "shutdown_gives_all_back",
+     "a worker that is shut down holds no stream, no event and no pinned memory"},
 };
 
 constexpr BrokenRuleOf<kInvariants> broken;
@@ -103,6 +105,9 @@ class Invariants final : public RulesFor<WorkerTarget> {
     }
     if (observation.num_lost_events != 0) {
       return broken("no_event_is_lost", "num_lost_events", 0U, observation.num_lost_events);
+    }
+    if (observation.num_left_behind != 0) {
+      return broken("shutdown_gives_all_back", "num_left_behind", 0U, observation.num_left_behind);
     }
     if (observation.num_stray_bytes.has_value() && *observation.num_stray_bytes != 0) {
       return broken("only_pages_are_written", "num_stray_bytes", 0U, *observation.num_stray_bytes);

@@ -93,6 +93,7 @@ TEST(WorkerInvariants, EachTurnsRedAtAWrongMember) {
       {"nothing_races", 2, [](Shown& at) { at.observation.num_races = 1; }},
       {"nothing_is_misused", 2, [](Shown& at) { at.observation.num_misuses = 1; }},
       {"no_event_is_lost", 2, [](Shown& at) { at.observation.num_lost_events = 1; }},
+      {"shutdown_gives_all_back", 2, [](Shown& at) { at.observation.num_left_behind = 1; }},
       {"only_pages_are_written", 4,
        [](Shown& at) { at.observation.num_stray_bytes.emplace() = 5; }},
       {"each_transfer_is_reported_once", 5,

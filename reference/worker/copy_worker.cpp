@@ -82,6 +82,8 @@ bool CopyWorker::conflicts(const Transfer& transfer) const {
 }
 
 void CopyWorker::enqueue(const Transfer& transfer) {
+  ++num_enqueued_;
+  num_enqueued_pages_ += static_cast<std::uint32_t>(transfer.gpu_blocks.size());
   Job job{.transfer = transfer, .num_forwards_before = forwards_.size()};
   const bool is_of_copies = next_fault_ == Fault::kCopy || next_fault_ == Fault::kPartial ||
                             next_fault_ == Fault::kSticky;
@@ -197,11 +199,12 @@ void CopyWorker::finish(Jobs& jobs, const Job& job) {
   }
 }
 
-void CopyWorker::wait(std::span<const std::uint32_t> job_ids) {
+bool CopyWorker::wait(std::span<const std::uint32_t> job_ids) {
   const auto is_meant = [job_ids](const Transfer& transfer) {
     return contains(job_ids, transfer.job_id);
   };
   if (std::any_of(deferred_.begin(), deferred_.end(), is_meant)) start_kv_transfers();
+  bool are_over = true;
   for (Jobs& jobs : in_flight_) {
     for (Job& job : jobs) {
       if (!is_meant(job.transfer) || job.was_waited) continue;
@@ -209,8 +212,10 @@ void CopyWorker::wait(std::span<const std::uint32_t> job_ids) {
       // Without a recorded end the whole stream is waited for.
       finish(jobs, job.fault == Fault::kRecord ? jobs.back() : job);
       job.was_lost = is_lost_;
+      are_over = are_over && !is_lost_;
     }
   }
+  return are_over;
 }
 
 bool CopyWorker::is_known_to_be_over(Job& job, const Jobs& jobs) const {
@@ -232,7 +237,8 @@ worker::Ended CopyWorker::end_of(const Job& job) {
     }
   }
   const bool succeeded = !job.was_lost && (job.fault == Fault::kNone || job.fault == Fault::kLate);
-  return {job.transfer.job_id, job.transfer.direction, succeeded};
+  num_failed_ += !succeeded;
+  return {job.transfer.job_id, job.transfer.direction, succeeded, !job.was_lost};
 }
 
 void CopyWorker::get_finished(std::vector<worker::Ended>& ended) {
@@ -286,6 +292,9 @@ void CopyWorker::take_seen(std::vector<worker::Seen>& seen) { seen = std::exchan
 worker::Counts CopyWorker::counts() const {
   return {.num_deferred = static_cast<std::uint32_t>(deferred_.size()),
           .num_in_flight = static_cast<std::uint32_t>(in_flight_[0].size() + in_flight_[1].size()),
+          .num_enqueued = num_enqueued_,
+          .num_enqueued_pages = num_enqueued_pages_,
+          .num_failed = num_failed_,
           .next_fault = next_fault_};
 }
 

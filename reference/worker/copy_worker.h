@@ -22,7 +22,7 @@ class CopyWorker {
   ErrorCode transfer_async(const worker::Transfer& transfer);
   void start_kv_transfers();
   void get_finished(std::vector<worker::Ended>& ended);
-  void wait(std::span<const std::uint32_t> job_ids);
+  bool wait(std::span<const std::uint32_t> job_ids);
   void shutdown(std::vector<worker::Ended>& ended);
   ErrorCode forward(std::span<const std::uint32_t> reads, std::span<const std::uint32_t> writes);
   bool advance(worker::Stream stream, std::uint32_t num_steps);
@@ -34,7 +34,8 @@ class CopyWorker {
   worker::Content cpu_content(std::uint32_t page) const;
 
   void add_to(StateHash& hash) const {
-    hash.add_kept(gpu_, cpu_, forwards_, num_forwards_run_, seen_, next_fault_);
+    hash.add_kept(gpu_, cpu_, forwards_, num_forwards_run_, seen_, next_fault_, num_enqueued_,
+                  num_enqueued_pages_, num_failed_);
     hash.add_all(deferred_, in_flight_, is_shut_down_, is_lost_);
   }
 
@@ -101,6 +102,9 @@ class CopyWorker {
   Jobs in_flight_[worker::kNumDirections];
   std::vector<worker::Seen> seen_;
   worker::Fault next_fault_ = worker::Fault::kNone;
+  std::uint32_t num_enqueued_ = 0;
+  std::uint32_t num_enqueued_pages_ = 0;
+  std::uint32_t num_failed_ = 0;
   bool is_shut_down_ = false;
   bool is_lost_ = false;
 };

@@ -157,21 +157,22 @@ TEST(CopyWorker, ALostDeviceFailsAllWhoseEndNoWaitHasTold) {
   for (std::uint32_t job = 0; job < 2; ++job) {
     ASSERT_EQ(worker.transfer_async(store(job, {job}, {job})), ErrorCode::kNone);
   }
-  worker.wait(Numbers{0});
+  EXPECT_TRUE(worker.wait(Numbers{0}));
   EXPECT_TRUE(worker.advance(Stream::kStore, 0));
   worker.fail_next(worker::Fault::kSticky);
   ASSERT_EQ(worker.transfer_async(load(2, {7}, {3})), ErrorCode::kNone);
   EXPECT_TRUE(worker.advance(Stream::kLoad, 0));
+  EXPECT_TRUE(worker.wait(Numbers{0})) << "its end was told before";
   EXPECT_EQ(finished(worker), (std::vector<Ended>{{0, Direction::kStore, true},
-                                                  {1, Direction::kStore, false},
-                                                  {2, Direction::kLoad, false}}));
+                                                  {1, Direction::kStore, false, false},
+                                                  {2, Direction::kLoad, false, false}}));
   ASSERT_EQ(worker.forward(Numbers{0}, {}), ErrorCode::kNone);
   EXPECT_FALSE(worker.advance(Stream::kCompute, 0));
   ASSERT_EQ(worker.transfer_async(load(3, {6}, {0})), ErrorCode::kNone);
   worker.fail_next(worker::Fault::kLate);
   std::vector<Ended> ended;
   worker.shutdown(ended);
-  EXPECT_EQ(ended, (std::vector<Ended>{{3, Direction::kLoad, false}}));
+  EXPECT_EQ(ended, (std::vector<Ended>{{3, Direction::kLoad, false, false}}));
   EXPECT_EQ(worker.counts().next_fault, worker::Fault::kLate);
 }
 

@@ -34,8 +34,10 @@ void CopyWorkers::start_kv_transfers() {
   for (CopyWorker& rank : ranks_) rank.start_kv_transfers();
 }
 
-void CopyWorkers::wait(std::span<const std::uint32_t> job_ids) {
-  for (CopyWorker& rank : ranks_) rank.wait(job_ids);
+bool CopyWorkers::wait(std::span<const std::uint32_t> job_ids) {
+  bool are_over = true;
+  for (CopyWorker& rank : ranks_) are_over &= rank.wait(job_ids);
+  return are_over;
 }
 
 void CopyWorkers::get_finished(std::vector<Ended>& ended) {
@@ -71,7 +73,9 @@ void CopyWorkers::report(std::vector<Ended>& ended) {
       if (job.direction != direction || !is_over(job)) continue;
       const bool succeeded = std::all_of(job.reports.begin(), job.reports.end(),
                                          [](const Ended& report) { return report.succeeded; });
-      ended.push_back({job.job_id, direction, succeeded});
+      const bool is_at_rest = std::all_of(job.reports.begin(), job.reports.end(),
+                                          [](const Ended& report) { return report.is_at_rest; });
+      ended.push_back({job.job_id, direction, succeeded, is_at_rest});
     }
   }
   std::erase_if(jobs_, is_over);
@@ -99,8 +103,11 @@ worker::Counts CopyWorkers::counts() const {
   worker::Counts counts{.num_deferred = ranks_[0].counts().num_deferred};
   counts.num_in_flight = static_cast<std::uint32_t>(jobs_.size()) - counts.num_deferred;
   for (const CopyWorker& rank : ranks_) {
-    const worker::Fault fault = rank.counts().next_fault;
-    if (fault != worker::Fault::kNone) counts.next_fault = fault;
+    const worker::Counts own = rank.counts();
+    counts.num_enqueued += own.num_enqueued;
+    counts.num_enqueued_pages += own.num_enqueued_pages;
+    counts.num_failed += own.num_failed;
+    if (own.next_fault != worker::Fault::kNone) counts.next_fault = own.next_fault;
   }
   return counts;
 }

@@ -22,7 +22,7 @@ class CopyWorkers {
   ErrorCode transfer_async(const worker::Transfer& transfer);
   void start_kv_transfers();
   void get_finished(std::vector<worker::Ended>& ended);
-  void wait(std::span<const std::uint32_t> job_ids);
+  bool wait(std::span<const std::uint32_t> job_ids);
   void shutdown(std::vector<worker::Ended>& ended);
   ErrorCode forward(std::span<const std::uint32_t> reads, std::span<const std::uint32_t> writes);
   bool advance(std::uint32_t rank, worker::Stream stream, std::uint32_t num_steps) {

@@ -49,6 +49,7 @@ TEST(WorkerStory, TellsARace) {
       store    waits for event 0: forward 1
     ! host     enqueues store 1 (cudaMemcpyBatchAsync): reads GPU 0, writes CPU 0
       store    records event 0 behind store 1
+      -> waited=true
 3     get_finished
       -> finished_jobs=[(finished job=1 direction=store)]
 4     forward writes=[0]
