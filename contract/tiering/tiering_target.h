@@ -167,8 +167,9 @@ struct Config : eviction::Config {
 
 inline constexpr std::uint32_t kNumTiersMax = 8;
 
-/// Bytes of a block, where there are file tiers: enough for digests to matter.
-inline constexpr std::uint32_t kBlockBytes = 40;
+/// Bytes of a block, where there are file tiers: enough for digests to matter, and for its size in
+/// a file's header to have two bytes.
+inline constexpr std::uint32_t kBlockBytes = 264;
 
 using TierCallRecord = CallRecordOf<std::vector<std::uint32_t>>;
 using Transfer = TransferOf<std::vector<std::uint32_t>>;

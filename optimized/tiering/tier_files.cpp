@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -28,7 +28,7 @@ class RealTierFiles final : public TierFiles {
         writers_path_(mapper_.rank_path() + "/" + kWritersFolder),
         primary_(primary),
         faulty_(posix_),
-        tier_(std::in_place, config_, primary_, faulty_),
+        tier_(std::make_unique<FileTier>(config_, primary_, faulty_)),
         other_block_(primary.slot_bytes) {}
 
   ~RealTierFiles() override {
@@ -52,9 +52,10 @@ class RealTierFiles final : public TierFiles {
 
   void restart(bool overtaken) override {
     is_listed_ = false;
-    tier_.reset();
+    // The engine before has shut its tier down and may keep it longer than that.
+    tier_->shutdown();
     if (overtaken) act_as_writer(0, WriterAct::kClaims);
-    tier_.emplace(config_, primary_, faulty_);
+    tier_ = std::make_unique<FileTier>(config_, primary_, faulty_);
   }
 
   /// By a tier of its own, that has no faults.
@@ -202,7 +203,7 @@ class RealTierFiles final : public TierFiles {
   const PrimaryKvView primary_;
   PosixFileOperations posix_;
   FaultyFileOperations faulty_;
-  std::optional<FileTier> tier_;
+  std::unique_ptr<FileTier> tier_;
   std::map<std::uint32_t, FileHandle> others_;  ///< the locks of other writers that live
   std::uint32_t num_written_ = 0;               ///< temporary files, by others
   std::vector<std::byte> other_block_;
