@@ -25,6 +25,9 @@
 namespace kvfence::engine::scheduler {
 namespace {
 
+/// One configuration in so many runs more requests in a step than this.
+constexpr std::uint32_t kCrowdOnceIn = 24;
+constexpr std::uint32_t kCrowd = 32;
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums wrap around
 constexpr TokenId kEosToken = 2;
 constexpr TokenId kStopToken = 3;
@@ -41,6 +44,7 @@ class SchedulerDraws final : public Draws {
   SchedulerDraws(const Config& config, Choices& choices)
       : stop_in_(choices.once_in(3) ? 4 : 24),
         is_last_first_(choices.once_in(2)),
+        num_seqs_(config.max_num_seqs),
         capacity_(kv_cache::capacity_of(config)) {}
 
   void adjust(Habits& habits, Choices& choices) const override {
@@ -52,6 +56,10 @@ class SchedulerDraws final : public Draws {
     habits.live_max = 3 + choices.below(7);
     habits.burst_max = 1 + choices.below(4);
     habits.odd_in = choices.once_in(3) ? 12 : 64;
+    if (num_seqs_ <= kCrowd) return;
+    habits.prompt_max = std::min(habits.prompt_max, 2 * habits.unit);
+    habits.live_max = num_seqs_ + 8;
+    habits.burst_max = 24;
   }
 
   std::span<const std::uint32_t> weights() const override { return kWeights; }
@@ -118,6 +126,7 @@ class SchedulerDraws final : public Draws {
 
   const std::uint32_t stop_in_;  ///< one sampled token in so many may stop a request
   const bool is_last_first_;     ///< who comes later is more urgent
+  const std::uint32_t num_seqs_;
   const std::uint32_t capacity_;
 };
 
@@ -325,6 +334,11 @@ Config draw_config(Choices& choices) {
   draw_speculation(choices, config);
   config.policy = choices.once_in(2) ? "priority" : "fcfs";
   config.max_num_seqs = choices.once_in(6) ? 1 : 2 + choices.below(4);
+  if (choices.once_in(kCrowdOnceIn)) {
+    config.max_num_seqs = kCrowd + 1 + choices.below(16);
+    config.num_gpu_blocks += 2 * config.max_num_seqs;
+    config.max_num_batched_tokens += 3 * kCrowd;
+  }
   if (choices.once_in(4)) config.max_num_scheduled_tokens = 1 + choices.below(24);
   if (choices.once_in(2)) config.long_prefill_token_threshold = 1 + choices.below(6);
   config.enable_chunked_prefill = !choices.once_in(4);

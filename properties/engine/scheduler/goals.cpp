@@ -25,6 +25,7 @@ namespace kvfence::engine::scheduler {
 namespace {
 
 constexpr Goal kGoals[] = {
+    {"crowd", "a step had more than 32 requests"},
     {"chunk", "a step computed a part of a prompt"},
     {"threshold_cut", "a part was as long as long_prefill_token_threshold"},
     {"two_steps_in_flight", "a step was planned before the one before it came back"},
@@ -212,6 +213,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
                      const World& world) {
     const Step& scheduled = *after.scheduled;
     const std::vector<std::string>& preempted = *after.preempted;
+    add("crowd", scheduled.size() > 32);
     for (const ScheduledRequest& each : scheduled) {
       add("chunk", !each.samples);
       add("threshold_cut",
