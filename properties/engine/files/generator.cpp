@@ -27,6 +27,8 @@ using Tokens = std::vector<TokenId>;
 constexpr std::string_view kShapes[] = {"w", "fw", "wf", "f", "f", "f"};
 /// WriteEntry, RemoveEntry, files that are removed or cut, FailNextFile.
 constexpr std::uint32_t kWeights[] = {8, 4, 2, 2};
+/// A cut leaves half of a file.
+constexpr std::uint32_t kCutsToNothing = 12;
 
 class FileDraws final : public Draws {
  public:
@@ -69,6 +71,10 @@ class FileDraws final : public Draws {
 
   std::optional<Command> act(std::size_t place, Picture& picture, Choices& choices) override {
     if (!keeps_files_ && !choices.once_in(16)) return std::nullopt;
+    if (num_cuts_left_ > 0) {
+      --num_cuts_left_;
+      return cut_;
+    }
     const std::uint32_t layer = choices.below(num_layers_);
     switch (place) {
       case 0:
@@ -77,7 +83,9 @@ class FileDraws final : public Draws {
         return RemoveEntry{draw_tokens(picture, choices)};
       case 2:
         if (choices.once_in(2)) return RemoveFile{draw_tokens(picture, choices), layer};
-        return TruncateFile{draw_tokens(picture, choices), layer};
+        cut_ = TruncateFile{draw_tokens(picture, choices), layer};
+        num_cuts_left_ = choices.once_in(8) ? kCutsToNothing : 0;
+        return cut_;
       default:
         return FailNextFile{layer, pick(choices, kStorageOperations)};
     }
@@ -171,6 +179,8 @@ class FileDraws final : public Draws {
   std::deque<std::string> victims_;       ///< whose tokens another engine may write
   bool must_repair_ = false;
   std::string failed_folder_;
+  TruncateFile cut_;
+  std::uint32_t num_cuts_left_ = 0;
 };
 
 }  // namespace
