@@ -339,6 +339,22 @@ TEST(EngineSetup, RefusesGroupsOfAnotherKind) {
             "found a group of another kind, expected full attention or a sliding window");
 }
 
+TEST(EngineSetup, RefusesMambaInAlignModeUnderAConnectorWhereverItStands) {
+  Config config = config_of(Assembly::kScheduler);
+  config.profile = "v0.23";
+  const KVCacheSpec aligned = {
+      .kind = KVCacheSpecKind::kMamba, .block_size = 4, .mamba_align = true};
+  for (const std::size_t place : {0U, 1U}) {
+    config.groups = {full_attention(4)};
+    config.groups.insert(config.groups.begin() + static_cast<std::ptrdiff_t>(place), aligned);
+    config.connectors->clear();
+    EXPECT_EQ(error_of(config), "");
+    config.connectors->emplace_back(engine::ScriptedRecord());
+    EXPECT_NE(error_of(config).find("no connector with a Mamba group in align mode"),
+              std::string::npos);
+  }
+}
+
 TEST(EngineSetup, NamesThePlace) {
   Config config = on_device();
   offloading_of(config).block_size_factor = 9;

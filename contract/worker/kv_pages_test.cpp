@@ -30,6 +30,7 @@ TEST(KVPages, CompareByWhatCounts) {
   EXPECT_EQ(pages.list(), std::vector<KVPage>{});
   pages.add(0, 3, 2)[1] = 8;  // the first symbol is what was there
   EXPECT_EQ(pages, KVPages({kPages[0]}));
+  EXPECT_EQ(pages.find(1, 0), (KVPage{1, 0, {}})) << "gone, though its words may still be there";
   pages.add(1, 0, 1)[0] = 10;
   EXPECT_NE(pages, KVPages({kPages[0], kPages[1]}));
 }

@@ -18,9 +18,14 @@ TEST(OffloadPromMetrics, ABadConfigurationIsRefused) {
   EXPECT_EQ(check_config(config), std::nullopt);
   config.per_engine_labelvalues[1] = {};
   EXPECT_EQ(check_config(config), "a label value a name for each engine");
+  config.per_engine_labelvalues.erase(1);
   for (const char* name : {"", "1st", "a-b", "__a", "le", "transfer_type"}) {
     config.labelnames = {name};
     EXPECT_TRUE(check_config(config)) << name;
+  }
+  for (const char* name : {"a", "z", "A", "Z", "_", "a0", "a9", "_1"}) {
+    config.labelnames = {name};
+    EXPECT_EQ(check_config(config), std::nullopt) << name;
   }
   config.labelnames = {"a", "a"};
   EXPECT_EQ(check_config(config), "each label name once");

@@ -102,6 +102,7 @@ TEST(OffloadingSpecFactory, TieringOffloadingSpecAsksForTiers) {
   EXPECT_EQ(spec->manager.cache.policy, EvictionPolicy::kARC);
   EXPECT_EQ(spec->manager.cache.capacity, 10U);
   EXPECT_FALSE(create("cpu_bytes_to_use=4000")->has_tiers);
+  EXPECT_EQ(create(settings + "store_threshold=0.0")->manager.store_threshold, 0U) << "int(0.0)";
   EXPECT_TRUE(spec->secondary_tiers.empty());
   const auto tiered = create(settings + "secondary_tiers=[(fs root_dir=kv) (example)]");
   ASSERT_TRUE(tiered) << tiered.error().to_text();
