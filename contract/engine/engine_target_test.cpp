@@ -561,6 +561,12 @@ TEST(EngineConnectors, BesideNixlAreThoseOfAPair) {
   EXPECT_EQ(
       error_of(config_with(scripted)),
       "found (scripted handshake=true) before (nixl ...), expected handshake=false, or after it");
+  engine::MultiRecord multi;
+  multi.children.emplace_back(engine::nixl::Record());
+  multi.children.emplace_back(scripted);
+  config = config_with(scripted);
+  config.connectors->front() = multi;
+  EXPECT_EQ(error_of(config), "");
 }
 
 TEST(EngineConnectors, ThatAreScriptedCanBeSeveralChildren) {
