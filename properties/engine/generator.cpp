@@ -45,6 +45,8 @@ Habits draw_habits(const Config& config, Choices& choices) {
   habits.burst_max = 1 + choices.below(3);
   habits.idle_in = choices.once_in(2) ? 4 : 0;
   habits.odd_in = choices.once_in(4) ? 12 : 64;
+  if (config.engines > 1 && choices.once_in(3))
+    habits.consumer_eighths = choices.once_in(2) ? 7 : 1;
   return habits;
 }
 
@@ -153,7 +155,7 @@ std::uint32_t EnginePicture::num_live() const {
 }
 
 EngineRole Picture::draw_engine(Choices& choices) const {
-  const bool is_consumer = config.engines > 1 && choices.once_in(2);
+  const bool is_consumer = config.engines > 1 && choices.below(8) < habits.consumer_eighths;
   return is_consumer ? EngineRole::kConsumer : EngineRole::kProducer;
 }
 

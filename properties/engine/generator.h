@@ -80,12 +80,13 @@ struct Habits {
   std::uint32_t unit = 1;        ///< tokens: the groups' common block size
   std::uint32_t prompt_max = 1;  ///< tokens that leave room for others
   std::uint32_t output_max = 1;
-  std::uint32_t vary_in = 6;    ///< one block in so many differs from the shared prefix
-  std::uint32_t skip_in = 16;   ///< one request in so many does not read the GPU's cache
-  std::uint32_t live_max = 1;   ///< requests of an engine at once
-  std::uint32_t burst_max = 1;  ///< requests that come together at most
-  std::uint32_t idle_in = 0;    ///< one step in so many is not planned ahead; 0: each is
-  std::uint32_t odd_in = 48;    ///< one command in so many is bent
+  std::uint32_t vary_in = 6;           ///< one block in so many differs from the shared prefix
+  std::uint32_t skip_in = 16;          ///< one request in so many does not read the GPU's cache
+  std::uint32_t live_max = 1;          ///< requests of an engine at once
+  std::uint32_t burst_max = 1;         ///< requests that come together at most
+  std::uint32_t idle_in = 0;           ///< one step in so many is not planned ahead; 0: each is
+  std::uint32_t odd_in = 48;           ///< one command in so many is bent
+  std::uint32_t consumer_eighths = 4;  ///< of a pair's steps and commands, the consumer's
 };
 
 /// What shows of an engine.
