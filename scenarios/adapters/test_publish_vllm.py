@@ -105,10 +105,10 @@ def main():
     global KVFENCE, RELEASE
     KVFENCE, RELEASE = sys.argv[1:3]
     sys.path.insert(0, str(HERE))
+    from releases import ReleaseNotFound, find_release
     try:
         import msgspec  # noqa: F401
         import zmq  # noqa: F401
-        from releases import ReleaseNotFound, find_release
         find_release(RELEASE)
     except (ImportError, ReleaseNotFound) as error:
         print(f"test_publish_vllm.py: {error}")
