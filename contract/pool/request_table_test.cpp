@@ -1,5 +1,5 @@
 /// Goal: a hash is spelled by the shortest symbol that stands for it, and the symbol leads back.
-/// Method: two requests by hand, one a longer prompt behind the other's first block.
+/// Method: two requests, written by hand, that share their first block.
 
 #include "contract/pool/request_table.h"
 

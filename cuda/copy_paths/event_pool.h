@@ -22,7 +22,7 @@ class EventPool {
   /// Requires that nobody asks about its last record any more; waits that were enqueued are bound
   /// already.
   void give(cudaEvent_t event);
-  /// To the runtime.
+  /// Destroys the events that nobody has.
   void give_back_unused();
   std::size_t num_unused() const { return unused_.size(); }
   std::size_t num_used() const { return num_used_; }

@@ -124,9 +124,9 @@ class SchedulerDraws final : public Draws {
     return choices.once_in(6) ? 1 : 0;
   }
 
-  const std::uint32_t stop_in_;  ///< one sampled token in so many may stop a request
-  const bool is_last_first_;     ///< who comes later is more urgent
-  const std::uint32_t num_seqs_;
+  const std::uint32_t stop_in_;   ///< one sampled token in so many may stop a request
+  const bool is_last_first_;      ///< who comes later is more urgent
+  const std::uint32_t num_seqs_;  ///< a step's requests at most
   const std::uint32_t capacity_;
 };
 
