@@ -158,8 +158,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       }
       const bool has_groups = setup_.schedulers[number].kv_cache.groups.size() > 1;
       if (connector && has_groups && !connector->supports_hma()) {
-        return unsupported("a connector with supports_hma() false",
-                           "true, since there are several groups of layers");
+        return without_hma();
       }
       engine.scheduler = parts_.make_scheduler(setup_.schedulers[number], std::move(connector));
       if (!setup_.has_workers()) continue;
@@ -238,6 +237,15 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   static ImplementationFailure unsupported(const std::string& found, const std::string& expected) {
     return {"found " + found + ", expected " + expected, ImplementationFailure::Kind::kUnsupported};
+  }
+
+  /// A library may do without several groups of layers. kvfence's own sides may not: another
+  /// configuration would be drawn, and the difference would go unseen.
+  ImplementationFailure without_hma() const {
+    const std::string found = "a connector with supports_hma() false";
+    const std::string expected = "true, since there are several groups of layers";
+    if (!parts_.judged_kinds.empty()) return unsupported(found, expected);
+    return {"found " + found + ", expected " + expected};
   }
 
   /// Of an engine that would have no connector of a library that is to be judged. The other
