@@ -75,37 +75,6 @@ struct CacheFullBlocksArgs {
   std::optional<std::span<const std::uint8_t>> block_mask;
 };
 
-/// FreeKVCacheBlockQueue: the blocks nobody references, in eviction order (head goes first).
-///
-/// A queue over ids 0 .. num_blocks-1, which starts with all of them in ascending order.
-///   popleft(out)         the head leaves
-///                        Errors: kQueueEmpty
-///   popleft_n(out)       out.size() blocks leave, head first
-///                        Errors: kQueueEmpty (fewer are queued)
-///   remove(block)        leaves from wherever it stands
-///                        Errors: kUnknownBlock, kNotQueued
-///   append(block)        joins at the tail
-///                        Errors: kUnknownBlock, kAlreadyQueued
-///   append_n(blocks)     join at the tail, in order
-///                        Errors: kUnknownBlock, kAlreadyQueued
-///   prepend_n(blocks)    join at the head; blocks[0] becomes the head
-///                        Errors: kUnknownBlock, kAlreadyQueued
-///   get_all_free_blocks  head to tail, into a vector that is overwritten
-/// Upstream raises RuntimeError for kNotQueued, and silently corrupts its links for kAlreadyQueued.
-template <class Q>
-concept FreeKVCacheBlockQueue = std::copyable<Q> && std::constructible_from<Q, std::uint32_t> &&
-    requires(Q queue, const Q& const_queue, BlockId block, BlockId& out, std::span<BlockId> out_n,
-             std::span<const BlockId> blocks, std::vector<BlockId>& all) {
-  { queue.popleft(out) } -> std::same_as<ErrorCode>;
-  { queue.popleft_n(out_n) } -> std::same_as<ErrorCode>;
-  { queue.remove(block) } -> std::same_as<ErrorCode>;
-  { queue.append(block) } -> std::same_as<ErrorCode>;
-  { queue.append_n(blocks) } -> std::same_as<ErrorCode>;
-  { queue.prepend_n(blocks) } -> std::same_as<ErrorCode>;
-  { const_queue.num_free_blocks() } -> std::same_as<std::uint32_t>;
-  { const_queue.get_all_free_blocks(all) } -> std::same_as<void>;
-};
-
 /// BlockHashToBlockMap: packed key -> the blocks that carry it, in the order of their insertion.
 ///
 /// For ids 0 .. num_blocks-1 and keys of at most key_bytes_max bytes. A block has one key at most.

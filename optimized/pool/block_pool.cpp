@@ -178,6 +178,10 @@ void BlockPool::log_block_removed(std::string_view key) {
 
 void BlockPool::set_hash(BlockId block, const PackedKeyView& key) {
   map_.insert(key, block);
+  mark_hashed(block);
+}
+
+void BlockPool::mark_hashed(BlockId block) {
   std::uint32_t& word = queue_.word(block);
   if (word < kOneRef) ++num_cached_blocks_;
   word |= kHashed;
@@ -265,10 +269,9 @@ ErrorCode BlockPool::take_sink_blocks(std::uint32_t num_blocks) {
 }
 
 ErrorCode BlockPool::cache_block(BlockId block, std::string_view key) {
-  if (block >= config_.num_gpu_blocks) return ErrorCode::kUnknownBlock;
-  if ((queue_.word(block) & kHashed) != 0) return ErrorCode::kAlreadyHashed;
-  set_hash(block, PackedKeyView(key));
-  return ErrorCode::kNone;
+  const ErrorCode error = map_.insert(key, block);
+  if (error == ErrorCode::kNone) mark_hashed(block);
+  return error;
 }
 
 double BlockPool::get_usage() const {

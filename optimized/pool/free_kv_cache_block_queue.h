@@ -1,6 +1,7 @@
 #pragma once
 
-/// FreeKVCacheBlockQueue: a doubly linked list whose links are block ids in one flat array.
+/// FreeKVCacheBlockQueue: the blocks nobody references, in eviction order (the head goes first), as
+/// a doubly linked list whose links are block ids in one flat array.
 ///
 /// The list is circular through a sentinel node, id num_blocks, so that no operation has a special
 /// case for an end. A node's prev is kNotQueued exactly when the block is not in the queue. Each
@@ -57,24 +58,12 @@ class FreeKVCacheBlockQueue {
     for (BlockId block = first_recent; block < num_blocks; ++block) remember_recent(block);
   }
 
-  ErrorCode popleft(BlockId& out) { return popleft_n({&out, 1}); }
-
+  /// Errors: kQueueEmpty (fewer are queued)
   ErrorCode popleft_n(std::span<BlockId> out) {
     if (out.size() > num_free_blocks_) return ErrorCode::kQueueEmpty;
     pop_each(out, [](BlockId, std::uint32_t&) {});
     return ErrorCode::kNone;
   }
-
-  ErrorCode remove(BlockId block) {
-    if (block >= num_blocks_) return ErrorCode::kUnknownBlock;
-    if (!is_queued(block)) return ErrorCode::kNotQueued;
-    unlink(block);
-    return ErrorCode::kNone;
-  }
-
-  ErrorCode append(BlockId block) { return insert_n({&block, 1}, FreeTo::kTail); }
-  ErrorCode append_n(std::span<const BlockId> blocks) { return insert_n(blocks, FreeTo::kTail); }
-  ErrorCode prepend_n(std::span<const BlockId> blocks) { return insert_n(blocks, FreeTo::kHead); }
 
   std::uint32_t num_free_blocks() const { return num_free_blocks_; }
 
@@ -95,8 +84,6 @@ class FreeKVCacheBlockQueue {
     const BlockId next = nodes_[block.value_or(num_blocks_)].next;
     return next == num_blocks_ ? std::nullopt : std::optional(next);
   }
-
-  // What follows is for the pool, which has checked its arguments.
 
   bool is_queued(BlockId block) const { return nodes_[block].prev != kNotQueued; }
 
@@ -201,19 +188,6 @@ class FreeKVCacheBlockQueue {
   static constexpr std::uint32_t kAheadDistance = 16;
   static constexpr BlockId kNotQueued = 0xFFFF'FFFF;
 
-  ErrorCode insert_n(std::span<const BlockId> blocks, FreeTo to) {
-    if (has_unknown_block(blocks, num_blocks_)) return ErrorCode::kUnknownBlock;
-    Splice splice(*this, to);
-    for (BlockId block : blocks) {
-      if (!splice.push(block)) {
-        splice.cancel();
-        return ErrorCode::kAlreadyQueued;
-      }
-    }
-    splice.commit();
-    return ErrorCode::kNone;
-  }
-
   /// Notes that block joined the queue; returns the one that joined kAheadDistance blocks earlier.
   BlockId remember_recent(BlockId block) {
     const BlockId earlier = recent_[recent_cursor_];
@@ -228,7 +202,5 @@ class FreeKVCacheBlockQueue {
   std::array<BlockId, kAheadDistance> recent_;  ///< a ring: the blocks that joined last
   std::vector<Node> nodes_;                     ///< [num_blocks + 1]; the last one is the sentinel
 };
-
-static_assert(kvfence::FreeKVCacheBlockQueue<FreeKVCacheBlockQueue>);
 
 }  // namespace kvfence::optimized

@@ -1,6 +1,6 @@
-// The parts of the pool by themselves, on both sides: free queue and prefix-cache map, small enough
-// to write the whole order down, and what only a caller in C++ sees of the pool. The rules of the
-// pool are in conformance_test.cpp and scenarios/cases/block_pool/.
+// The parts of the pool by themselves, small enough to write the whole order down: the prefix-cache
+// map of both sides, the reference's free queue, and what only a caller in C++ sees of the pool.
+// The rules of the pool are in conformance_test.cpp and scenarios/cases/block_pool/.
 
 #include <optional>
 #include <string_view>
@@ -17,7 +17,8 @@ namespace {
 
 using Ids = std::vector<BlockId>;
 
-template <class Queue>
+using Queue = reference::FreeKVCacheBlockQueue;
+
 Ids order_of(const Queue& queue) {
   Ids order = {99};  // overwritten
   queue.get_all_free_blocks(order);
@@ -25,7 +26,6 @@ Ids order_of(const Queue& queue) {
 }
 
 /// Of a queue that can hold num_blocks ids and holds none.
-template <class Queue>
 Queue emptied(std::uint32_t num_blocks) {
   Queue queue(num_blocks);
   Ids all(num_blocks);
@@ -33,24 +33,19 @@ Queue emptied(std::uint32_t num_blocks) {
   return queue;
 }
 
-template <class Queue>
-class FreeKVCacheBlockQueueRules : public ::testing::Test {};
-using Queues = ::testing::Types<reference::FreeKVCacheBlockQueue, optimized::FreeKVCacheBlockQueue>;
-TYPED_TEST_SUITE(FreeKVCacheBlockQueueRules, Queues, SideNames);
-
 // Upstream: test_free_kv_cache_block_queue_initialization
-TYPED_TEST(FreeKVCacheBlockQueueRules, StartsWithAllBlocksAscending) {
-  EXPECT_EQ(order_of(TypeParam(4)), Ids({0, 1, 2, 3}));
-  EXPECT_EQ(TypeParam(4).num_free_blocks(), 4u);
-  TypeParam none(0);
+TEST(FreeKVCacheBlockQueue, StartsWithAllBlocksAscending) {
+  EXPECT_EQ(order_of(Queue(4)), Ids({0, 1, 2, 3}));
+  EXPECT_EQ(Queue(4).num_free_blocks(), 4u);
+  Queue none(0);
   BlockId out = 7;
   EXPECT_EQ(none.popleft(out), ErrorCode::kQueueEmpty);
   EXPECT_EQ(out, 7u);
 }
 
 // Upstream: test_free_kv_cache_block_queue_operations
-TYPED_TEST(FreeKVCacheBlockQueueRules, AppendRemoveAndPopleftKeepOrderAndCount) {
-  TypeParam queue(6);
+TEST(FreeKVCacheBlockQueue, AppendRemoveAndPopleftKeepOrderAndCount) {
+  Queue queue(6);
   BlockId out = 99;
   ASSERT_EQ(queue.popleft(out), ErrorCode::kNone);
   EXPECT_EQ(out, 0u);
@@ -67,8 +62,8 @@ TYPED_TEST(FreeKVCacheBlockQueueRules, AppendRemoveAndPopleftKeepOrderAndCount) 
 }
 
 // Upstream: test_free_kv_cache_block_queue_append_n
-TYPED_TEST(FreeKVCacheBlockQueueRules, AppendNAndPrependNKeepTheGivenOrder) {
-  TypeParam queue = emptied<TypeParam>(7);
+TEST(FreeKVCacheBlockQueue, AppendNAndPrependNKeepTheGivenOrder) {
+  Queue queue = emptied(7);
   ASSERT_EQ(queue.append_n({}), ErrorCode::kNone);
   ASSERT_EQ(queue.prepend_n({}), ErrorCode::kNone);
   EXPECT_EQ(order_of(queue), Ids({}));
@@ -85,8 +80,8 @@ TYPED_TEST(FreeKVCacheBlockQueueRules, AppendNAndPrependNKeepTheGivenOrder) {
 }
 
 // Upstream: test_free_kv_cache_block_queue_popleft_n
-TYPED_TEST(FreeKVCacheBlockQueueRules, PopleftNTakesFromTheHeadInOrderOrNone) {
-  TypeParam queue = emptied<TypeParam>(6);
+TEST(FreeKVCacheBlockQueue, PopleftNTakesFromTheHeadInOrderOrNone) {
+  Queue queue = emptied(6);
   ASSERT_EQ(queue.append_n(Ids({1, 3, 5, 4, 0, 2})), ErrorCode::kNone);
   Ids three(3);
   ASSERT_EQ(queue.popleft_n({}), ErrorCode::kNone);
@@ -98,10 +93,8 @@ TYPED_TEST(FreeKVCacheBlockQueueRules, PopleftNTakesFromTheHeadInOrderOrNone) {
   EXPECT_EQ(order_of(queue), Ids({4, 0, 2}));
 }
 
-// A refusal may find out late, with some of the list already linked: all of it is taken back, at
-// both ends.
-TYPED_TEST(FreeKVCacheBlockQueueRules, RefusalsChangeNothing) {
-  TypeParam queue(6);
+TEST(FreeKVCacheBlockQueue, RefusalsChangeNothing) {
+  Queue queue(6);
   Ids taken(3);
   ASSERT_EQ(queue.popleft_n(taken), ErrorCode::kNone);
   EXPECT_EQ(queue.remove(6), ErrorCode::kUnknownBlock);

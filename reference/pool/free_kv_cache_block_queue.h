@@ -1,8 +1,9 @@
 #pragma once
 
-/// The free queue as a plain list of ids, head first. A block is queued if its id is in the list,
-/// at most once. The rules of each function stand in contract/pool/block_pool.h; the null block is
-/// an id like any other here.
+/// The free queue as a plain list of ids, head first: the blocks nobody references, in eviction
+/// order. A block is queued if its id is in the list, at most once; the null block is an id like
+/// any other here. Upstream raises RuntimeError for kNotQueued, and silently corrupts its links for
+/// kAlreadyQueued.
 /// Source: vLLM v0.19.0 v1/core/kv_cache_utils.py FreeKVCacheBlockQueue; prepend_n: v0.23.0, the
 /// same file.
 
@@ -13,24 +14,32 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
-#include "contract/pool/block_pool.h"
 
 namespace kvfence::reference {
 
 class FreeKVCacheBlockQueue {
  public:
+  /// Of ids 0 .. num_blocks-1, all of them queued in ascending order.
   explicit FreeKVCacheBlockQueue(std::uint32_t num_blocks);
 
-  /// Cost of all that follows: O(num_free_blocks) for each block named; no allocation once the list
-  /// has its capacity.
+  // Cost of all that follows: O(num_free_blocks) for each block named; no allocation once the list
+  // has its capacity.
+
+  /// The head leaves. Errors: kQueueEmpty
   ErrorCode popleft(BlockId& out);
+  /// out.size() blocks leave, head first. Errors: kQueueEmpty (fewer are queued)
   ErrorCode popleft_n(std::span<BlockId> out);
+  /// Leaves from wherever it stands. Errors: kUnknownBlock, kNotQueued
   ErrorCode remove(BlockId block);
+  /// Joins at the tail. Errors: kUnknownBlock, kAlreadyQueued
   ErrorCode append(BlockId block);
+  /// Join at the tail, in order. Errors: kUnknownBlock, kAlreadyQueued
   ErrorCode append_n(std::span<const BlockId> blocks);
+  /// Join at the head; blocks[0] becomes the head. Errors: kUnknownBlock, kAlreadyQueued
   ErrorCode prepend_n(std::span<const BlockId> blocks);
 
   std::uint32_t num_free_blocks() const;
+  /// Head to tail.
   void get_all_free_blocks(std::vector<BlockId>& out) const;
 
   /// Takes in the whole state.
@@ -45,5 +54,3 @@ class FreeKVCacheBlockQueue {
 };
 
 }  // namespace kvfence::reference
-
-static_assert(kvfence::FreeKVCacheBlockQueue<kvfence::reference::FreeKVCacheBlockQueue>);
