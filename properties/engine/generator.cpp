@@ -65,7 +65,10 @@ Config draw_small_engine(Assembly assembly, Choices& choices) {
   config.num_gpu_blocks = 5 + choices.below(16);
   config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
   // A request of one token that is loaded whole has nothing left to compute.
-  if (config.hash_block_size <= kSmallBlockMax) config.hash_block_size = 2 + choices.below(3);
+  const std::uint32_t small_min = assembly == Assembly::kSimple ? 1 : 2;
+  if (config.hash_block_size <= kSmallBlockMax) {
+    config.hash_block_size = small_min + choices.below(5 - small_min);
+  }
   if (config.has_device()) config.hash_block_size = std::min(config.hash_block_size, 16U);
   config.groups = {full(config.hash_block_size)};
   config.retention_interval.reset();

@@ -382,7 +382,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
       case Action::kTakeStats:
         return TakePrefixCacheStats{};
       case Action::kCanFit:
-        return can_fit(choices, world, pick(choices, waiting_));
+        return can_fit(choices, world, pick(choices, picks_running(choices) ? running_ : waiting_));
     }
     KVFENCE_CHECK(false, "an action outside its enumeration");
   }
@@ -393,8 +393,9 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
         return waiting_.size() + running_.size() >= live_max_;
       case Action::kAdmit:
       case Action::kLookUp:
-      case Action::kCanFit:
         return waiting_.empty();
+      case Action::kCanFit:
+        return waiting_.empty() && running_.empty();
       case Action::kRun:
       case Action::kFinish:
       case Action::kPreempt:
@@ -504,6 +505,11 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
       command.blocks.push_back(block);
     }
     return command;
+  }
+
+  /// Whether it is a running request that is asked about: the scheduler asks about waiting ones.
+  bool picks_running(Choices& choices) const {
+    return !running_.empty() && (waiting_.empty() || choices.once_in(8));
   }
 
   Command can_fit(Choices& choices, const World& world, RequestIndex index) const {

@@ -302,7 +302,7 @@ const std::vector<Canaries> kCanaries = {
     {.part = "engine.multi",
      .commands_max = 100'000,
      .rule_commands_max = 200'000,
-     .shrunk_commands_max = 30,
+     .shrunk_commands_max = 40,
      // Who loads, how many notices count, how an engine starts, and what comes together of several
      // children or ranks, decides the reference; what comes of it is sound.
      .need_the_reference =

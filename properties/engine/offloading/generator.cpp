@@ -27,8 +27,8 @@ namespace kvfence::engine::offloading {
 namespace {
 
 /// Of two windows the longer one is asked first, and the shorter one loses its blocks first.
-constexpr std::string_view kShapes[] = {"Fw", "Fm", "Fwm", "Ff", "wfw", "w", "m",
-                                        "nt", "nt", "f",   "f",  "f",   "f"};
+constexpr std::string_view kShapes[] = {"Fw", "Fm", "Fwm", "Fww", "Ff", "wfw", "w",
+                                        "m",  "nt", "nt",  "f",   "f",  "f",   "f"};
 // ReportTransferAgain, what happens in tiers, LogStats.
 constexpr std::uint32_t kWeights[] = {2, 16, 3};
 constexpr std::size_t kReportedMax = 4;        // transfers that may be reported again
@@ -102,6 +102,7 @@ class OffloadingDraws final : public Draws {
     fail_in_ = choices.once_in(2) ? 3 : 10;
     late_in_ = draw_lateness(num_ranks_, choices);
     tier_late_in_ = 1 + choices.below(choices.once_in(2) ? 3 : 12);
+    is_newest_first_ = choices.once_in(4);
     tier_fail_in_ = choices.once_in(2) ? 4 : 20;
     found_in_ = choices.once_in(2) ? 2 : 6;
     spoiled_in_ = choices.once_in(4) ? 40 : 3;
@@ -127,9 +128,15 @@ class OffloadingDraws final : public Draws {
   std::optional<Command> next(Picture& picture, Choices& choices) override {
     if (auto command = copy(picture, choices)) return command;
     if (auto command = end_tier_job(picture, choices)) return command;
+    if (auto command = fill(choices, *picture.world)) return command;
     const auto* added = picture.last ? std::get_if<AddRequest>(&*picture.last) : nullptr;
     if (!added || record_.num_tiers == 0 || !choices.once_in(found_in_)) return std::nullopt;
-    return change_tier(choices, added->id, *picture.world);
+    if (num_groups_ == 1 || !choices.once_in(4)) {
+      return change_tier(choices, added->id, *picture.world);
+    }
+    filled_ = added->id;
+    next_filled_ = 0;
+    return fill(choices, *picture.world);
   }
 
   std::optional<Command> act(std::size_t place, Picture& picture, Choices& choices) override {
@@ -171,7 +178,9 @@ class OffloadingDraws final : public Draws {
  private:
   /// What a copy engine does now, if anything.
   std::optional<Command> copy(const Picture& picture, Choices& choices) const {
-    for (const EngineTransfer& transfer : transfers_) {
+    for (std::size_t at = 0; at < transfers_.size(); ++at) {
+      const EngineTransfer& transfer =
+          transfers_[is_newest_first_ ? transfers_.size() - 1 - at : at];
       if (has_ended(transfer) || transfer.rank >= num_ranks_) continue;
       if (!picture.comes(late_in_[transfer.rank], choices)) continue;
       AdvanceTransfer command;
@@ -262,21 +271,44 @@ class OffloadingDraws final : public Draws {
     return damage;
   }
 
+  /// Of the prompt.
+  std::uint32_t num_blocks_of(const std::string& request, GroupId group, const World& world) const {
+    const Request* const prompt = world.requests().find(request);
+    std::uint32_t num_blocks = 0;
+    while (prompt && key_of_prompt_block(spec_, *prompt, group, num_blocks)) ++num_blocks;
+    return num_blocks;
+  }
+
+  static std::vector<std::uint32_t> first_blocks(std::uint32_t num_blocks) {
+    std::vector<std::uint32_t> blocks(num_blocks);
+    std::iota(blocks.begin(), blocks.end(), 0U);
+    return blocks;
+  }
+
+  /// Some tier has the first blocks of each group, but not of as many tokens: the groups cut each
+  /// other's hits.
+  std::optional<Command> fill(Choices& choices, const World& world) {
+    while (!filled_.empty() && next_filled_ < num_groups_) {
+      const GroupId group = next_filled_++;
+      const std::uint32_t num_blocks = num_blocks_of(filled_, group, world);
+      if (num_blocks == 0) continue;
+      return TierAdd{choices.below(record_.num_tiers), filled_,
+                     first_blocks(1 + choices.below(num_blocks)), group};
+    }
+    filled_.clear();
+    return std::nullopt;
+  }
+
   /// What happens to the blocks of a request in a tier, if it has any: to the first ones, as others
   /// that share the prefix have them, or to any one.
   std::optional<Command> change_tier(Choices& choices, const std::string& request,
                                      const World& world) const {
-    const Request* const prompt = world.requests().find(request);
     const GroupId group = choices.below(num_groups_);
-    std::uint32_t num_blocks = 0;
-    while (prompt && key_of_prompt_block(spec_, *prompt, group, num_blocks)) ++num_blocks;
+    const std::uint32_t num_blocks = num_blocks_of(request, group, world);
     if (num_blocks == 0) return std::nullopt;
     const std::uint32_t tier = choices.below(record_.num_tiers);
     std::vector<std::uint32_t> blocks = {choices.below(num_blocks)};
-    if (!choices.once_in(4)) {
-      blocks.resize(blocks.front() + 1);
-      std::iota(blocks.begin(), blocks.end(), 0U);
-    }
+    if (!choices.once_in(4)) blocks = first_blocks(blocks.front() + 1);
     switch (choices.below(6)) {
       case 0:
         return TierAskAgain{tier, request, blocks.back(), group, choices.below(3)};
@@ -313,6 +345,9 @@ class OffloadingDraws final : public Draws {
   std::uint32_t tier_fail_in_ = 8;  ///< one of so many has failed
   std::uint32_t spoiled_in_ = 6;    ///< of one job of a file tier in so many something goes wrong
   std::uint32_t found_in_ = 4;      ///< of one new request in so many a tier has blocks already
+  bool is_newest_first_ = false;    ///< transfers come to an end in that order
+  std::string filled_;              ///< whose blocks tiers get, group by group
+  GroupId next_filled_ = 0;
 
   std::vector<EngineTransfer> transfers_;
   std::vector<EngineTransfer> reported_;  ///< lately
