@@ -261,7 +261,12 @@ std::uint32_t WorkerOnVirtualDevice::num_stray_bytes() const {
 }
 
 ErrorCode WorkerOnVirtualDevice::refusal_of(const worker::Transfer& transfer) {
-  return worker_->refusal_of(transfer.job_id, transfer.direction, spec_of(transfer));
+  const ErrorCode error =
+      worker_->refusal_of(transfer.job_id, transfer.direction, spec_of(transfer));
+  if (error != ErrorCode::kNone || transfer.direction == Direction::kStore || transfer.has_event) {
+    return error;
+  }
+  return ErrorCode::kNotOrdered;
 }
 
 ErrorCode WorkerOnVirtualDevice::transfer_async(const worker::Transfer& transfer) {
@@ -459,8 +464,7 @@ WorkersOnVirtualDevices::WorkersOnVirtualDevices(const worker::Options& options)
 
 ErrorCode WorkersOnVirtualDevices::transfer_async(const worker::Transfer& transfer) {
   // One rank may have reported what another has not: nobody takes what somebody refuses. And a
-  // refusal leaves nothing behind on a device, not even the events that a load waits for. A load
-  // that waits for none is refused by the first rank, before it calls the device.
+  // refusal leaves nothing behind on a device, not even the events that a load waits for.
   for (const auto& rank : ranks_) {
     const ErrorCode error = rank->refusal_of(transfer);
     if (error != ErrorCode::kNone) return error;

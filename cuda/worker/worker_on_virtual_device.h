@@ -30,7 +30,7 @@ class WorkerOnVirtualDevice : public RankDevice {
   explicit WorkerOnVirtualDevice(const worker::Options& options);
   ~WorkerOnVirtualDevice() { close(); }
 
-  /// What transfer_async would be refused with; of a load, if it has an event.
+  /// What transfer_async would be refused with.
   ErrorCode refusal_of(const worker::Transfer& transfer);
   ErrorCode transfer_async(const worker::Transfer& transfer);
   void start_kv_transfers();
