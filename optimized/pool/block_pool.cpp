@@ -263,9 +263,10 @@ bool BlockPool::reset_prefix_cache() {
 }
 
 ErrorCode BlockPool::take_sink_blocks(std::uint32_t num_blocks) {
+  if (num_blocks > queue_.num_free_blocks()) return ErrorCode::kNoFreeBlocks;
   std::vector<BlockId> sink_blocks(num_blocks);
-  return queue_.popleft_n(sink_blocks) == ErrorCode::kNone ? ErrorCode::kNone
-                                                           : ErrorCode::kNoFreeBlocks;
+  queue_.pop_each(sink_blocks, [](BlockId, std::uint32_t&) {});
+  return ErrorCode::kNone;
 }
 
 ErrorCode BlockPool::cache_block(BlockId block, std::string_view key) {

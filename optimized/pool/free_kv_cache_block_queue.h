@@ -20,7 +20,6 @@
 #include "contract/core/check.h"
 #include "contract/core/limits.h"
 #include "contract/core/state_digest.h"
-#include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool.h"
 
@@ -56,13 +55,6 @@ class FreeKVCacheBlockQueue {
     recent_.fill(num_blocks);
     const BlockId first_recent = num_blocks < kAheadDistance ? 0 : num_blocks - kAheadDistance;
     for (BlockId block = first_recent; block < num_blocks; ++block) remember_recent(block);
-  }
-
-  /// Errors: kQueueEmpty (fewer are queued)
-  ErrorCode popleft_n(std::span<BlockId> out) {
-    if (out.size() > num_free_blocks_) return ErrorCode::kQueueEmpty;
-    pop_each(out, [](BlockId, std::uint32_t&) {});
-    return ErrorCode::kNone;
   }
 
   std::uint32_t num_free_blocks() const { return num_free_blocks_; }
