@@ -260,6 +260,8 @@ std::uint32_t WorkerOnVirtualDevice::num_stray_bytes() const {
   return num_changed;
 }
 
+// The worker refuses a load without an event when it takes it. Of several ranks that would be too
+// late: what another rank refuses would be told instead.
 ErrorCode WorkerOnVirtualDevice::refusal_of(const worker::Transfer& transfer) {
   const ErrorCode error =
       worker_->refusal_of(transfer.job_id, transfer.direction, spec_of(transfer));

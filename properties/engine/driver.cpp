@@ -242,10 +242,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   /// A library may do without several groups of layers. kvfence's own sides may not: another
   /// configuration would be drawn, and the difference would go unseen.
   ImplementationFailure without_hma() const {
-    const std::string found = "a connector with supports_hma() false";
-    const std::string expected = "true, since there are several groups of layers";
-    if (!parts_.judged_kinds.empty()) return unsupported(found, expected);
-    return {"found " + found + ", expected " + expected};
+    ImplementationFailure failure = unsupported("a connector with supports_hma() false",
+                                                "true, since there are several groups of layers");
+    if (parts_.judged_kinds.empty()) failure.kind = ImplementationFailure::Kind::kFailed;
+    return failure;
   }
 
   /// Of an engine that would have no connector of a library that is to be judged. The other
