@@ -70,6 +70,7 @@ constexpr Goal kGoals[] = {
     {"unhashed_beside_padding", "blocks without a key were asked for in a table with null blocks",
      kNeedsState},
     {"fits_not", "can_fit_full_sequence answered false"},
+    {"fits_running", "can_fit_full_sequence answered for a request with slots"},
     {"reset_done", "reset_prefix_cache took a key"},
     {"reset_refused", "reset_prefix_cache answered false"},
 };
@@ -113,8 +114,10 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
       count_allocation(*slots, before, after, world);
     } else if (const auto* freed = std::get_if<Free>(&command)) {
       reached_tokens_[world.find(freed->request)->index] = 0;
-    } else if (std::holds_alternative<CanFitFullSequence>(command)) {
+    } else if (const auto* can_fit = std::get_if<CanFitFullSequence>(&command)) {
       add("fits_not", after.fits.has_value() && !*after.fits);
+      add("fits_running",
+          after.fits.has_value() && reached_tokens_[world.find(can_fit->request)->index] > 0);
     } else if (std::holds_alternative<ResetPrefixCache>(command) && after.success.has_value()) {
       add("reset_done", *after.success && before.num_cached_keys > 0);
       add("reset_refused", !*after.success);
