@@ -47,7 +47,7 @@ void BlockFiles::write_run_config() {
   const FileHandle file = files_.create(temporary);
   if (file < 0) return;
   const std::string& text = mapper_.get_run_config();
-  bool done = write_all(file, std::as_bytes(std::span<const char>(text.data(), text.size())));
+  bool done = write_all(files_, file, std::as_bytes(std::span(text.data(), text.size())));
   done = files_.close(file) == 0 && done;
   if (!done || files_.rename(temporary, path) < 0) remove_temporary(temporary);
 }
@@ -81,11 +81,7 @@ FileHandle BlockFiles::create_temporary(std::string& path) {
     const std::uint32_t num_claims = num_claims_;
     FileHandle file = -ENOENT;
     path = names_.next();
-    if (!path.empty()) {
-      do {
-        file = files_.create(path);
-      } while (file == -EINTR);
-    }
+    if (!path.empty()) file = create_file(files_, path);
     if (file != -ENOENT || !may_claim) return file;
     const std::lock_guard guard(claim_mutex_);
     if (num_claims_ == num_claims) become_writer();
@@ -94,18 +90,8 @@ FileHandle BlockFiles::create_temporary(std::string& path) {
 
 bool BlockFiles::write_file(FileHandle file, OffloadKeyView key, std::span<const std::byte> block) {
   const BlockFileHeader header = block_file_header(key, block);
-  return write_all(file, header) && write_all(file, block) &&
+  return write_all(files_, file, header) && write_all(files_, file, block) &&
          (!sync_data_ || files_.sync_data(file) == 0);
-}
-
-bool BlockFiles::write_all(FileHandle file, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const std::int64_t num_written = files_.write(file, bytes);
-    if (num_written == -EINTR) continue;
-    if (num_written <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(num_written));
-  }
-  return true;
 }
 
 bool BlockFiles::publish(const std::string& temporary, const std::string& path) {
@@ -123,10 +109,7 @@ void BlockFiles::remove_temporary(const std::string& path) {
 
 bool BlockFiles::load(OffloadKeyView key, std::span<std::byte> block) {
   const std::string path = mapper_.get_file_name(key);
-  FileHandle file = -1;
-  do {
-    file = files_.open(path);
-  } while (file == -EINTR);
+  const FileHandle file = open_file(files_, path);
   if (file < 0) {
     set_doubtful(key, file != -ENOENT);
     return false;
@@ -149,28 +132,15 @@ BlockFiles::Reading BlockFiles::read_file(FileHandle file, OffloadKeyView key,
   if (size != file_bytes_) return Reading::kBad;
 
   BlockFileHeader header = {};
-  const std::int64_t header_read = read_all(file, header);
+  const std::int64_t header_read = read_all(files_, file, header);
   if (header_read < 0) return Reading::kFailed;
   if (header_read < static_cast<std::int64_t>(header.size())) return Reading::kBad;
   if (check_header(header, key, block.size()) != BlockFileFlaw::kNone) return Reading::kBad;
-  const std::int64_t block_read = read_all(file, block);
+  const std::int64_t block_read = read_all(files_, file, block);
   if (block_read < 0) return Reading::kFailed;
   if (block_read < static_cast<std::int64_t>(block.size())) return Reading::kBad;
   if (check_block(header, block) != BlockFileFlaw::kNone) return Reading::kBad;
   return Reading::kWhole;
-}
-
-std::int64_t BlockFiles::read_all(FileHandle file, std::span<std::byte> bytes) {
-  std::int64_t total = 0;
-  while (!bytes.empty()) {
-    const std::int64_t num_read = files_.read(file, bytes);
-    if (num_read == -EINTR) continue;
-    if (num_read < 0) return num_read;
-    if (num_read == 0) break;
-    total += num_read;
-    bytes = bytes.subspan(static_cast<std::size_t>(num_read));
-  }
-  return total;
 }
 
 bool BlockFiles::has_file(const std::string& path) { return files_.size_of(path) == file_bytes_; }

@@ -61,12 +61,9 @@ class BlockFiles {
   void write_run_config();
   FileHandle create_temporary(std::string& path);
   bool write_file(FileHandle file, OffloadKeyView key, std::span<const std::byte> block);
-  bool write_all(FileHandle file, std::span<const std::byte> bytes);
   bool publish(const std::string& temporary, const std::string& path);
   void remove_temporary(const std::string& path);
   Reading read_file(FileHandle file, OffloadKeyView key, std::span<std::byte> block);
-  /// How many bytes came before the file ended, or a negative errno.
-  std::int64_t read_all(FileHandle file, std::span<std::byte> bytes);
   bool has_file(const std::string& path);
   bool is_doubtful(OffloadKeyView key);
   void set_doubtful(OffloadKeyView key, bool doubtful);

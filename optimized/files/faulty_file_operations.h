@@ -99,9 +99,6 @@ class FaultyFileOperations : public FileOperations {
   int remove(const std::string& path) override {
     return attempt(FileOperation::kRemove, [&] { return files_.remove(path); });
   }
-  int remove_folder(const std::string& path) override {
-    return attempt(FileOperation::kRemove, [&] { return files_.remove_folder(path); });
-  }
 
  private:
   template <class Call>

@@ -49,8 +49,15 @@ class FileOperations {
   /// Atomically, in place of what has the new name.
   virtual int rename(const std::string& from, const std::string& to) = 0;
   virtual int remove(const std::string& path) = 0;
-  /// An empty folder.
-  virtual int remove_folder(const std::string& path) = 0;
 };
+
+// What a signal interrupts is called again, and what moves a part of the bytes goes on behind them.
+
+FileHandle create_file(FileOperations& files, const std::string& path);
+FileHandle open_file(FileOperations& files, const std::string& path);
+/// Whether all were written.
+bool write_all(FileOperations& files, FileHandle file, std::span<const std::byte> bytes);
+/// How many bytes came before the file ended, or a negative errno.
+std::int64_t read_all(FileOperations& files, FileHandle file, std::span<std::byte> bytes);
 
 }  // namespace kvfence::optimized

@@ -101,8 +101,4 @@ int PosixFileOperations::rename(const std::string& from, const std::string& to) 
 
 int PosixFileOperations::remove(const std::string& path) { return answer(::unlink(path.c_str())); }
 
-int PosixFileOperations::remove_folder(const std::string& path) {
-  return answer(::rmdir(path.c_str()));
-}
-
 }  // namespace kvfence::optimized

@@ -31,7 +31,6 @@ class PosixFileOperations : public FileOperations {
   int close(FileHandle file) override;
   int rename(const std::string& from, const std::string& to) override;
   int remove(const std::string& path) override;
-  int remove_folder(const std::string& path) override;
 };
 
 }  // namespace kvfence::optimized

@@ -37,7 +37,7 @@ struct EngineParts : KVConnectorFactories {
   std::vector<std::string> judged_kinds;
 
   /// Over which connectors of kind files are.
-  std::function<std::unique_ptr<SharedStorage>(const SynchronousConnectorSpec& spec)> make_storage;
+  std::function<std::unique_ptr<StorageWorld>(const SynchronousConnectorSpec& spec)> make_storage;
 
   /// The MultiConnector over connectors that were made.
   std::function<std::unique_ptr<KVConnector>(const Rules& rules,

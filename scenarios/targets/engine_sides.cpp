@@ -89,7 +89,7 @@ std::unique_ptr<SynchronousConnectorWorker> make_files_worker(const SynchronousC
 }
 
 template <auto kMakeStorage>
-std::unique_ptr<SharedStorage> make_storage(const SynchronousConnectorSpec&) {
+std::unique_ptr<StorageWorld> make_storage(const SynchronousConnectorSpec&) {
   return kMakeStorage();
 }
 

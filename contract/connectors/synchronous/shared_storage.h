@@ -27,8 +27,9 @@
 /// folder_exists(folder)
 ///     Whether it is there, with or without files. Does not fail.
 ///
-/// What goes wrong is told beforehand: fail_next(layer, operation) makes the next such operation on
-/// a file of that layer fail, whatever its folder, once; told twice before that is told once.
+/// In a StorageWorld what goes wrong is told beforehand: fail_next(layer, operation) makes the next
+/// such operation on a file of that layer fail, whatever its folder, once; told twice before that
+/// is told once.
 
 #include <array>
 #include <cstdint>
@@ -69,17 +70,21 @@ inline constexpr std::array<FileOperation, 5> kStorageOperations = {
 /// The name of a layer's file in its folder: "model.layers.<layer>.self_attn.attn.safetensors".
 std::string layer_file_name(std::uint32_t layer);
 
+/// As the connector knows it.
 class SharedStorage {
  public:
   virtual ~SharedStorage() = default;
 
-  // ---- For the connector ----
   virtual bool folder_exists(std::string_view folder) const = 0;
   virtual bool save(std::string_view folder, std::uint32_t layer,
                     std::span<const KVSymbol> symbols) = 0;
   virtual bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) = 0;
+};
 
-  // ---- The world around it ----
+/// The same, with the world around it.
+class StorageWorld : public SharedStorage {
+ public:
+  /// Requires: one of kStorageOperations.
   virtual void fail_next(std::uint32_t layer, FileOperation operation) = 0;
 
   /// Another engine's: as save does it, except that nothing is made to fail.

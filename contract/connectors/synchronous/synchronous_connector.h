@@ -242,7 +242,7 @@ class SynchronousConnectorWorker {
 template <class F>
 concept SynchronousConnectorFactory = requires(F& factory, const SynchronousConnectorSpec& spec,
                                                std::uint32_t rank, SharedStorage& storage) {
-  { factory.make_storage(spec) } -> std::same_as<std::unique_ptr<SharedStorage>>;
+  { factory.make_storage(spec) } -> std::same_as<std::unique_ptr<StorageWorld>>;
   {
     factory.make_connector(spec, storage)
     } -> std::same_as<std::unique_ptr<SynchronousConnectorScheduler>>;

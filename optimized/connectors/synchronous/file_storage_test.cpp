@@ -1,6 +1,6 @@
 // Goal: on real files storage has upstream's names, knows half a file, and leaves nothing behind,
-// whatever fails. Method: a temporary folder, and a file system that is slow to answer. The rules
-// of storage are in properties/engine/files/.
+// whatever fails. Method: a temporary folder, and a file system in which calls fail, are cut short
+// and interrupted. The rules of storage are in properties/engine/files/.
 
 #include "optimized/connectors/synchronous/file_storage.h"
 
@@ -10,12 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <string>
-#include <system_error>
 #include <vector>
 
-#include "optimized/connectors/synchronous/synchronous_connector.h"
+#include "optimized/files/faulty_file_operations.h"
 #include "optimized/files/posix_file_operations.h"
 #include "optimized/files/test_folder.h"
 
@@ -35,11 +33,6 @@ class FileStorageTest : public testing::Test {
     symbols.assign(kSymbols.size(), 99);
     return storage_.load(kFolder, layer, symbols);
   }
-  std::vector<StoredFile> files() const {
-    std::vector<StoredFile> found;
-    storage_.files(found);
-    return found;
-  }
   fs::path path_of(std::uint32_t layer) const {
     return fs::path(folder_.path()) / kFolder / layer_file_name(layer);
   }
@@ -58,54 +51,19 @@ TEST_F(FileStorageTest, SavesUnderUpstreamsNamesAndLoadsThat) {
   Symbols symbols;
   EXPECT_TRUE(load(symbols, 3));
   EXPECT_EQ(symbols, kSymbols);
-  EXPECT_EQ(files(), std::vector({StoredFile{kFolder, 3, true, kSymbols}}));
 }
 
 TEST_F(FileStorageTest, DoesNotLoadWhatIsNotWhole) {
   EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
   for (int i = 0; i < 12; ++i) {
     SCOPED_TRACE(i);
-    EXPECT_TRUE(storage_.truncate_file(kFolder, 0));
+    fs::resize_file(path_of(0), fs::file_size(path_of(0)) / 2);
     Symbols symbols;
     EXPECT_FALSE(load(symbols));
     EXPECT_EQ(symbols, Symbols(4, 99));
-    EXPECT_EQ(files(), std::vector({StoredFile{kFolder, 0, false, {}}}));
   }
   EXPECT_EQ(fs::file_size(path_of(0)), 0U);
 }
-
-TEST_F(FileStorageTest, PassesOverFilesOfOtherNames) {
-  storage_.make_folder(kFolder);
-  for (const char* name :
-       {"README", "model.layers.01.self_attn.attn.safetensors", "model.layers."}) {
-    std::ofstream(fs::path(folder_.path()) / kFolder / name) << "x";
-  }
-  EXPECT_TRUE(files().empty());
-  EXPECT_TRUE(storage_.remove_folder(kFolder)) << "they go with the folder";
-}
-
-// ---- What is planned to fail ----
-
-TEST_F(FileStorageTest, FailsToWriteAndLeavesHalfAFile) {
-  EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
-  const std::uintmax_t whole_bytes = fs::file_size(path_of(0));
-  storage_.fail_next(0, FileOperation::kWrite);
-  EXPECT_FALSE(storage_.save(kFolder, 0, kSymbols));
-  EXPECT_EQ(files(), std::vector({StoredFile{kFolder, 0, false, {}}}));
-  EXPECT_EQ(fs::file_size(path_of(0)), whole_bytes / 2);
-}
-
-TEST_F(FileStorageTest, AnEmptyFileIsReadToo) {
-  EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
-  fs::resize_file(path_of(0), 0);
-  storage_.fail_next(0, FileOperation::kRead);
-  Symbols symbols;
-  EXPECT_FALSE(load(symbols));
-  EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
-  EXPECT_TRUE(load(symbols)) << "what was planned has happened";
-}
-
-// ---- What a file system does on its own ----
 
 TEST_F(FileStorageTest, GoesOnAfterShortAndInterruptedCalls) {
   below_.begin(FaultPlan({{FileOperation::kCreate, 0, EINTR, 0},
@@ -137,48 +95,14 @@ TEST_F(FileStorageTest, ClosesWhatItOpens) {
   const auto before = num_open();
   for (const FileOperation operation : kStorageOperations) {
     Symbols symbols;
-    storage_.fail_next(0, operation);
+    below_.begin(FaultPlan({{operation, 0, EIO, 0}}));
     storage_.save(kFolder, 0, kSymbols);
     load(symbols);
     storage_.save(kFolder, 0, kSymbols);
     load(symbols);
-    storage_.truncate_file(kFolder, 0);
-    files();
+    EXPECT_EQ(below_.happened().size(), 1U);
   }
   EXPECT_EQ(num_open(), before);
-}
-
-// ---- The folder of its own ----
-
-/// The storage that has a folder of this name, wherever it lies.
-fs::path folder_with(const std::string& name) {
-  const fs::path parent = fs::path(TemporaryFolder("parent").path()).parent_path();
-  for (const auto& entry : fs::directory_iterator(parent)) {
-    std::error_code ignored;
-    if (entry.path().filename().string().starts_with("kvfence_storage_") &&
-        fs::exists(entry.path() / name, ignored)) {
-      return entry.path();
-    }
-  }
-  return {};
-}
-
-TEST(MakeSharedStorage, HasFoldersOfItsOwnWhichGoWithIt) {
-  const TemporaryFolder only_here("name");
-  const std::string name = fs::path(only_here.path()).filename().string();
-  std::unique_ptr<SharedStorage> first = make_shared_storage();
-  const std::unique_ptr<SharedStorage> second = make_shared_storage();
-  EXPECT_TRUE(folder_with(name).empty());
-  EXPECT_TRUE(first->save(name, 0, kSymbols));
-  first->fail_next(1, FileOperation::kWrite);
-  EXPECT_FALSE(first->save(name, 1, kSymbols));
-  EXPECT_FALSE(second->folder_exists(name));
-  const fs::path path = folder_with(name);
-  ASSERT_FALSE(path.empty());
-
-  first.reset();
-
-  EXPECT_FALSE(fs::exists(path)) << "also after a failure";
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace kvfence::optimized {
 
 /// Empty, in files of a temporary folder of its own (temporary_folder.h), which goes with it.
-std::unique_ptr<SharedStorage> make_shared_storage();
+std::unique_ptr<StorageWorld> make_shared_storage();
 
 /// Requires, here and below: check_spec(spec) finds nothing; storage outlives what is made.
 std::unique_ptr<SynchronousConnectorScheduler> make_synchronous_connector_scheduler(

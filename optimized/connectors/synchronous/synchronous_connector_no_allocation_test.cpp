@@ -124,7 +124,7 @@ class World final : private ConnectorHost {
   bool is_cached(BlockId) const override { return false; }
 
   SynchronousConnectorKind kind_;
-  std::unique_ptr<SharedStorage> storage_;
+  std::unique_ptr<StorageWorld> storage_;
   std::unique_ptr<SynchronousConnectorScheduler> connector_;
   std::vector<Request> requests_;
   BlocksByGroup blocks_ = {{1, 2, 3}};

@@ -38,14 +38,6 @@ class FoldersOnly final : public SharedStorage {
   bool folder_exists(std::string_view) const override { return all_exist_; }
   bool save(std::string_view, std::uint32_t, std::span<const KVSymbol>) override { return false; }
   bool load(std::string_view, std::uint32_t, std::span<KVSymbol>) override { return false; }
-  void fail_next(std::uint32_t, FileOperation) override {}
-  void make_folder(std::string_view) override {}
-  void put_file(std::string_view, std::uint32_t, std::span<const KVSymbol>) override {}
-  bool remove_folder(std::string_view) override { return false; }
-  bool remove_file(std::string_view, std::uint32_t) override { return false; }
-  bool truncate_file(std::string_view, std::uint32_t) override { return false; }
-  void folders(std::vector<std::string>&) const override {}
-  void files(std::vector<StoredFile>&) const override {}
 
  private:
   bool all_exist_;

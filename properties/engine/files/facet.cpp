@@ -25,7 +25,7 @@ void observe_files(const std::vector<SynchronousWorkerReport::File>& reported,
 
 }  // namespace
 
-bool Facet::start(const SynchronousConnectorSpec& spec, std::unique_ptr<SharedStorage> storage) {
+bool Facet::start(const SynchronousConnectorSpec& spec, std::unique_ptr<StorageWorld> storage) {
   spec_ = spec;
   storage_ = std::move(storage);
   num_engine_starts_ = 0;

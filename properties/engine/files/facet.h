@@ -30,7 +30,7 @@ class Facet {
   using NameOf = std::function<std::string(RequestIndex)>;
 
   /// False: there is no storage. num_engine_starts is 0.
-  bool start(const SynchronousConnectorSpec& spec, std::unique_ptr<SharedStorage> storage);
+  bool start(const SynchronousConnectorSpec& spec, std::unique_ptr<StorageWorld> storage);
   SharedStorage& storage() { return *storage_; }
   void count_engine_start() { ++num_engine_starts_; }
 
@@ -67,7 +67,7 @@ class Facet {
   }
 
   SynchronousConnectorSpec spec_;
-  std::unique_ptr<SharedStorage> storage_;  ///< outlives every engine
+  std::unique_ptr<StorageWorld> storage_;  ///< outlives every engine
   std::uint32_t num_engine_starts_ = 0;
   SynchronousWorkerReport report_;  ///< of all ranks, in their order
   std::vector<RequestIndex> filled_requests_;

@@ -38,8 +38,8 @@ class SharedStorageRules : public ::testing::TestWithParam<Maker> {
     return storage.load(folder, layer, blocks);
   }
 
-  std::unique_ptr<SharedStorage> kept = GetParam().make();
-  SharedStorage& storage = *kept;
+  std::unique_ptr<StorageWorld> kept = GetParam().make();
+  StorageWorld& storage = *kept;
 };
 INSTANTIATE_TEST_SUITE_P(Files, SharedStorageRules, ::testing::ValuesIn(kSides), SideNames());
 

@@ -45,7 +45,7 @@ Tokens counting(std::uint32_t num_tokens) {
 
 /// What a side makes both connectors with.
 struct Makers {
-  std::unique_ptr<SharedStorage> (*storage)();
+  std::unique_ptr<StorageWorld> (*storage)();
   std::unique_ptr<SynchronousConnectorScheduler> (*scheduler)(const SynchronousConnectorSpec&,
                                                               SharedStorage&);
   std::unique_ptr<SynchronousConnectorWorker> (*worker)(const SynchronousConnectorSpec&,
@@ -118,7 +118,7 @@ class Half final : public ConnectorHost {
     return static_cast<const SynchronousConnectorMetadata&>(*built);
   }
 
-  std::unique_ptr<SharedStorage> storage;
+  std::unique_ptr<StorageWorld> storage;
   std::unique_ptr<SynchronousConnectorScheduler> connector;
 
  private:
@@ -329,7 +329,7 @@ class WorkerRules : public ::testing::TestWithParam<Maker> {
     return {symbols.begin(), symbols.end()};
   }
 
-  std::unique_ptr<SharedStorage> storage = GetParam().make.storage();
+  std::unique_ptr<StorageWorld> storage = GetParam().make.storage();
   ScriptedKVCache kv_cache{2, 2, 16, /*block_size=*/2};
   SynchronousConnectorMetadata metadata;
   SynchronousWorkerReport report;

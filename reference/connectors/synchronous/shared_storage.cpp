@@ -18,7 +18,7 @@ namespace kvfence::reference {
 namespace {
 
 /// A map of maps.
-class MapStorage final : public SharedStorage {
+class MapStorage final : public StorageWorld {
  public:
   bool folder_exists(std::string_view folder) const override {
     return folders_.contains(std::string(folder));
@@ -111,6 +111,6 @@ class MapStorage final : public SharedStorage {
 
 }  // namespace
 
-std::unique_ptr<SharedStorage> make_shared_storage() { return std::make_unique<MapStorage>(); }
+std::unique_ptr<StorageWorld> make_shared_storage() { return std::make_unique<MapStorage>(); }
 
 }  // namespace kvfence::reference

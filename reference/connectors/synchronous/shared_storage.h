@@ -18,6 +18,6 @@
 
 namespace kvfence::reference {
 
-std::unique_ptr<SharedStorage> make_shared_storage();
+std::unique_ptr<StorageWorld> make_shared_storage();
 
 }  // namespace kvfence::reference

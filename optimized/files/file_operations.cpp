@@ -1,0 +1,42 @@
+#include "optimized/files/file_operations.h"
+
+#include <cerrno>
+
+namespace kvfence::optimized {
+
+FileHandle create_file(FileOperations& files, const std::string& path) {
+  FileHandle file = -EINTR;
+  while (file == -EINTR) file = files.create(path);
+  return file;
+}
+
+FileHandle open_file(FileOperations& files, const std::string& path) {
+  FileHandle file = -EINTR;
+  while (file == -EINTR) file = files.open(path);
+  return file;
+}
+
+bool write_all(FileOperations& files, FileHandle file, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::int64_t num_written = files.write(file, bytes);
+    if (num_written == -EINTR) continue;
+    if (num_written <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(num_written));
+  }
+  return true;
+}
+
+std::int64_t read_all(FileOperations& files, FileHandle file, std::span<std::byte> bytes) {
+  std::int64_t total = 0;
+  while (!bytes.empty()) {
+    const std::int64_t num_read = files.read(file, bytes);
+    if (num_read == -EINTR) continue;
+    if (num_read < 0) return num_read;
+    if (num_read == 0) break;
+    total += num_read;
+    bytes = bytes.subspan(static_cast<std::size_t>(num_read));
+  }
+  return total;
+}
+
+}  // namespace kvfence::optimized
