@@ -16,8 +16,8 @@
 ///                   no others.
 ///   advance         Runs the next work of a stream, if it waits for nobody.
 ///   fail_next       The next transfer of a direction meets a fault, as contract/worker/worker.h
-///   says it:
-///                   kCopy, kWait or kRecord. It ends, and is reported as one that failed.
+///                   says it: any but kSticky. It ends, and is reported as one that failed, unless
+///                   the fault is kLate.
 ///
 ///   show_pages      Appends what GPU blocks, and the pages of CPU memory that take one, hold:
 ///                   the shortened symbols, one a token. What was never written is left out.

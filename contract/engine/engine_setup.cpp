@@ -314,9 +314,8 @@ class Preparation {
       return error(std::string(name) + "=" + std::to_string(bound.first),
                    "at most " + std::to_string(bound.second) + " on a device");
     }
-    if (record.spec_name != engine::offloading::Record().spec_name || record.transfers_may_fail ||
-        record.store_threshold > 0) {
-      return error("tiers, a filter or transfers_may_fail", "none of them on a device");
+    if (record.spec_name != engine::offloading::Record().spec_name || record.transfers_may_fail) {
+      return error("tiers or transfers_may_fail", "neither on a device");
     }
     // What copies there does not say how long it took, so that nothing is counted.
     const engine::offloading::Record usual;

@@ -75,7 +75,7 @@ struct Advance {
 /// Errors: kNotInConfig: no such rank, stream of copies or fault, no OffloadingConnector, or the
 /// simple one beside it, whose copies do not fail, or NIXL, whose reads do, or a load where a group
 /// has a window, or there are several, whose lost blocks upstream's scheduler cannot take in;
-/// kNotInProfile: a store fails with hold.
+/// kNotInProfile: a store fails with hold. What is late does not fail.
 struct FailNext {
   static constexpr Verb kVerb{"fail_next", "the next transfer that a stream is given fails"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNotInProfile};
@@ -90,7 +90,8 @@ struct FailNext {
     fields.optional(
         "fault", &S::fault, Domain::kChoice,
         "copy: nothing is copied; wait: nothing, and it waits for nobody; record: its end is "
-        "known when its stream has nothing left");
+        "known when its stream has nothing left; partial: all that it writes is torn; late: its "
+        "end is denied twice");
     add_engine_field<S>(fields);
   }
 };

@@ -258,10 +258,8 @@ TEST(EngineSetup, GivesEachChildItsPagesOfADevice) {
 }
 
 TEST(EngineSetup, RefusesConnectorsThatADeviceCannotTake) {
-  const std::string refusal =
-      "found tiers, a filter or transfers_may_fail, expected none of them on a device";
+  const std::string refusal = "found tiers or transfers_may_fail, expected neither on a device";
   EXPECT_EQ(error_of([](Config& c) { offloading_of(c).transfers_may_fail = true; }), refusal);
-  EXPECT_EQ(error_of([](Config& c) { offloading_of(c).store_threshold = 2; }), refusal);
   EXPECT_EQ(error_of([](Config& c) {
               c.profile = "v0.23";
               offloading_of(c).spec_name = "TieringOffloadingSpec";

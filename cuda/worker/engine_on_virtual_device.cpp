@@ -107,6 +107,19 @@ EngineOnVirtualDevice::EngineOnVirtualDevice(const engine::DeviceOptions& option
                .refuses_conflicts = false});
 }
 
+std::vector<virtual_device::MemoryRange> EngineOnVirtualDevice::written_by(
+    const engine::Copy& copy) const {
+  const bool is_load = copy.direction == worker::Direction::kLoad;
+  std::vector<virtual_device::MemoryRange> ranges;
+  for (const std::uint32_t page :
+       is_load ? copy.gpu_blocks : engine::cpu_pages_of(copy, options_.block_size_factor)) {
+    for (const PagePart& part : parts_of({is_load, page}).first(kNumLayers)) {
+      ranges.push_back({part.address, part.size});
+    }
+  }
+  return ranges;
+}
+
 void EngineOnVirtualDevice::transfer_async(const engine::Copy& copy) {
   const virtual_device::Installed installed(device_);
   const TransferSpec spec{.gpu_blocks = copy.gpu_blocks,
@@ -114,19 +127,23 @@ void EngineOnVirtualDevice::transfer_async(const engine::Copy& copy) {
                           .group_sizes = {copy.group_sizes.begin(), copy.group_sizes.end()},
                           .block_indices = {copy.block_indices.begin(), copy.block_indices.end()}};
   worker::Fault& next_fault = next_faults_[static_cast<std::size_t>(copy.direction)];
+  const bool is_of_copies =
+      next_fault == worker::Fault::kCopy || next_fault == worker::Fault::kPartial;
   worker::Fault fault = worker::Fault::kNone;
-  if (next_fault != worker::Fault::kCopy || !copy.gpu_blocks.empty()) {
+  if (!is_of_copies || !copy.gpu_blocks.empty()) {
     fault = std::exchange(next_fault, worker::Fault::kNone);
   }
+  std::vector<virtual_device::MemoryRange> torn;
+  if (fault == worker::Fault::kPartial) torn = written_by(copy);
   // A refused one is not under way, and never ends: whoever counts transfers misses it.
   if (copy.direction == worker::Direction::kStore) {
     static_cast<void>(worker_->store(copy.job_id, spec));
     // The connector's half has deferred it already. Of the records the first is for its wait.
-    device_.inject_once(faults_of(fault, 1, {}));
+    device_.inject_once(faults_of(fault, 1, torn));
     worker_->begin_step();
   } else {
     const cudaEvent_t readers = record(compute_);
-    device_.inject_once(faults_of(fault, 0, {}));
+    device_.inject_once(faults_of(fault, 0, torn));
     static_cast<void>(worker_->load(copy.job_id, spec, {&readers, 1}));
     ok(cudaEventDestroy(readers));
   }

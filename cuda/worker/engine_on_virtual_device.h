@@ -66,6 +66,7 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::EngineDevi
   }
   std::vector<virtual_device::MemoryRange> ranges_of(
       const std::vector<engine::Place>& places) const;
+  std::vector<virtual_device::MemoryRange> written_by(const engine::Copy& copy) const;
 
   engine::DeviceOptions options_;
   std::byte* gpu_base_ = nullptr;

@@ -4,6 +4,7 @@
 
 #include "cuda/worker/engine_on_virtual_device.h"
 
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -85,15 +86,18 @@ TEST(EngineOnVirtualDevice, ABlockWrittenUnderAStoreIsARaceAndShowsInItsSlot) {
 }
 
 TEST(EngineOnVirtualDevice, WhatMeetsAFaultIsReportedAsFailedAndTheNextIsNot) {
-  for (const worker::Fault fault :
-       {worker::Fault::kCopy, worker::Fault::kWait, worker::Fault::kRecord}) {
+  const std::pair<worker::Fault, engine::Symbol> kLeaves[] = {
+      {worker::Fault::kCopy, toy_model::kUnwritten},
+      {worker::Fault::kWait, toy_model::kUnwritten},
+      {worker::Fault::kRecord, 100},
+      {worker::Fault::kPartial, toy_model::kTorn}};
+  for (const auto& [fault, left] : kLeaves) {
     EngineOnVirtualDevice device(kOptions);
     fill(device, 2, 100);
     device.fail_next(worker::Direction::kStore, fault);
     device.transfer_async(transfer(7, worker::Direction::kStore, 2));
     device.wait(std::vector<std::uint32_t>{7});
-    EXPECT_EQ(cpu_page(device, 3)[0],
-              fault == worker::Fault::kRecord ? 100U : toy_model::kUnwritten);
+    EXPECT_EQ(cpu_page(device, 3)[0], left);
     device.transfer_async(transfer(8, worker::Direction::kStore, 2));
     device.wait(std::vector<std::uint32_t>{8});
     EXPECT_EQ(cpu_page(device, 3)[0], 100U);
@@ -104,6 +108,22 @@ TEST(EngineOnVirtualDevice, WhatMeetsAFaultIsReportedAsFailedAndTheNextIsNot) {
     EXPECT_EQ(device.counts().num_races, 0U);
     EXPECT_EQ(device.counts().num_misuses, 0U);
   }
+}
+
+TEST(EngineOnVirtualDevice, WhatIsLateIsDeniedAndSucceeds) {
+  EngineOnVirtualDevice device(kOptions);
+  fill(device, 2, 100);
+  device.fail_next(worker::Direction::kStore, worker::Fault::kLate);
+  device.transfer_async(transfer(7, worker::Direction::kStore, 2));
+  EXPECT_TRUE(device.advance(worker::Stream::kCompute));
+  EXPECT_TRUE(device.advance(worker::Stream::kStore));
+  std::vector<worker::Ended> ended;
+  for (std::uint32_t poll = 0; poll < worker::kNumLatePolls; ++poll) {
+    device.get_finished(ended);
+    EXPECT_TRUE(ended.empty());
+  }
+  device.get_finished(ended);
+  EXPECT_EQ(ended, (std::vector<worker::Ended>{{7, worker::Direction::kStore, true}}));
 }
 
 TEST(EngineOnVirtualDevice, GroupsShareThePagesOfBlocks) {

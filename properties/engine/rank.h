@@ -78,6 +78,11 @@ class DeviceCopies final : public TransferEngine {
     out.clear();
     std::vector<worker::Ended> ended;
     device_->get_finished(ended);
+    // Who drains does not wait for ends that are denied.
+    std::uint32_t num_denied = are_eager_ ? device_->counts().num_in_flight : 0;
+    for (num_denied *= worker::kNumLatePolls; num_denied > 0; --num_denied) {
+      device_->get_finished(ended);
+    }
     for (const worker::Ended& each : ended) {
       out.push_back({.job = each.job_id, .success = each.succeeded});
       ended_.push_back(

@@ -78,6 +78,15 @@ const LeftOutRow kRefused[] = {
      "engine/offloading/left_out/a_window_behind_rejected_drafts.kvs",
      "config device=virtual groups=[(sliding block_size=4 window=4)] async_scheduling=true "
      "num_speculative_tokens=1\n"},
+    {"refused", "copies that fail on a device, with a SimpleCPUOffloadConnector",
+     "upstream's thread that enqueues copies ends with the error: no transfer ends any more",
+     "engine/on_device/refusals/copies_that_fail.kvs",
+     "config connectors=[(simple)] device=virtual\nfail_next stream=load fault=copy\n"},
+    {"refused", "a device that is lost, in an assembly",
+     "upstream's engine ends with it: nothing catches what a query of an event raises (target "
+     "worker has it)",
+     "engine/offloading_on_device/refusals/a_lost_device.kvs",
+     "config assembly=offloading_on_device profile=v0.23\nfail_next stream=load fault=sticky\n"},
     {"missing", "drafts under connectors that keep files",
      "not modelled: who accepts a draft would have to say its token", "",
      "config connectors=[(example)] num_speculative_tokens=1\n"},
@@ -86,11 +95,13 @@ const LeftOutRow kRefused[] = {
     {"missing", "several groups over NIXL", "not modelled", "",
      "config assembly=prefill_decode profile=v0.23 groups=[(full block_size=4) (sliding "
      "block_size=4 window=4)]\n"},
-    {"missing", "tiers, a reuse filter and scripted failures on a device", "not modelled", "",
-     "config connectors=[(offloading store_threshold=2)] device=virtual\n"},
-    {"missing", "copies that fail on a device, of other connectors than OffloadingConnector alone",
+    {"missing", "tiers on a device", "not modelled", "",
+     "config connectors=[(offloading spec_name=TieringOffloadingSpec num_tiers=1)] device=virtual "
+     "profile=v0.23\n"},
+    {"missing", "copies that fail on a device, of an OffloadingConnector beside NIXL",
      "not modelled", "",
-     "config connectors=[(simple)] device=virtual\nfail_next stream=load fault=copy\n"},
+     "config connectors=[(multi children=[(nixl) (offloading)])] engines=2 device=virtual "
+     "profile=v0.23\nfail_next stream=load fault=copy\n"},
     {"missing", "connectors that keep files, on a device", "not modelled", "",
      "config connectors=[(example)] device=virtual\n"},
     {"missing", "Mamba on a device", "not modelled", "",
@@ -98,11 +109,10 @@ const LeftOutRow kRefused[] = {
     {"missing", "tiers beside NIXL", "not modelled", "",
      "config connectors=[(multi children=[(nixl) (offloading spec_name=TieringOffloadingSpec "
      "num_tiers=1)])] engines=2 profile=v0.23\n"},
-    {"missing", "a device that is lost, in an assembly", "no command; target worker has it", "",
-     "config assembly=offloading_on_device\nfail_next stream=load fault=lost\n"},
     {"missing", "a forward of several layers, beside whose layers loads and saves go on",
-     "no setting of a device; those of files have layers, without overlap", "",
-     "config assembly=on_device num_layers=2\n"},
+     "no connector that has a device waits for a layer: upstream's leave wait_for_layer_load and "
+     "save_kv_layer empty; a race with a forward shows whatever its layers",
+     "", "config assembly=on_device num_layers=2\n"},
 };
 
 }  // namespace

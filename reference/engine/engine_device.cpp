@@ -22,25 +22,33 @@ EngineDevice::EngineDevice(const engine::DeviceOptions& options)
 void EngineDevice::transfer_async(const engine::Copy& copy) {
   const auto direction = static_cast<std::size_t>(copy.direction);
   Job job{.what = copy, .num_forwards_before = forwards_.size()};
-  if (next_faults_[direction] != Fault::kCopy || !copy.gpu_blocks.empty()) {
+  const bool is_of_copies =
+      next_faults_[direction] == Fault::kCopy || next_faults_[direction] == Fault::kPartial;
+  if (!is_of_copies || !copy.gpu_blocks.empty()) {
     job.fault = std::exchange(next_faults_[direction], Fault::kNone);
   }
   if (job.fault == Fault::kWait) job.num_forwards_before = 0;
+  if (job.fault == Fault::kLate) job.num_late_polls = worker::kNumLatePolls;
   in_flight_[direction].push_back(std::move(job));
   end_what_copies_nothing();
 }
 
 // Without a recorded end nothing is known before the whole stream has come to its end.
-bool EngineDevice::is_known_to_be_over(const Job& job, const Jobs& jobs) {
+bool EngineDevice::is_known_to_be_over(Job& job, const Jobs& jobs) {
   if (job.was_waited) return true;
-  return job.fault == Fault::kRecord ? jobs.back().is_done : job.is_done;
+  if (job.fault == Fault::kRecord) return jobs.back().is_done;
+  if (!job.is_done) return false;
+  if (job.num_late_polls == 0) return true;
+  --job.num_late_polls;
+  return false;
 }
 
 void EngineDevice::get_finished(std::vector<worker::Ended>& ended) {
   for (Jobs& jobs : in_flight_) {
     while (!jobs.empty() && is_known_to_be_over(jobs.front(), jobs)) {
       const Job& job = jobs.front();
-      ended.push_back({job.what.job_id, job.what.direction, job.fault == Fault::kNone});
+      const bool succeeded = job.fault == Fault::kNone || job.fault == Fault::kLate;
+      ended.push_back({job.what.job_id, job.what.direction, succeeded});
       jobs.erase(jobs.begin());
     }
   }
@@ -57,14 +65,16 @@ void EngineDevice::run_forward() {
   end_what_copies_nothing();
 }
 
-void EngineDevice::copy(const engine::Copy& what) {
+void EngineDevice::copy(const Job& job) {
+  const engine::Copy& what = job.what;
+  const bool is_torn = job.fault == Fault::kPartial;
   const std::vector<std::uint32_t> pages = engine::cpu_pages_of(what, options_.block_size_factor);
   for (std::size_t index = 0; index < pages.size(); ++index) {
     for (std::uint32_t offset = 0; offset < options_.block_size; ++offset) {
       engine::Symbol& on_gpu = gpu_[index_of({what.gpu_blocks[index], offset})];
       engine::Symbol& on_cpu = cpu_[index_of({pages[index], offset})];
-      if (what.direction == Direction::kStore) on_cpu = on_gpu;
-      if (what.direction == Direction::kLoad) on_gpu = on_cpu;
+      if (what.direction == Direction::kStore) on_cpu = is_torn ? toy_model::kTorn : on_gpu;
+      if (what.direction == Direction::kLoad) on_gpu = is_torn ? toy_model::kTorn : on_cpu;
     }
   }
 }
@@ -83,7 +93,7 @@ void EngineDevice::finish(Jobs& jobs, const Job& job) {
     Job& next = *next_of(jobs);
     while (is_blocked(next)) run_forward();
     if (next.is_done) continue;
-    if (next.copies()) copy(next.what);
+    if (next.copies()) copy(next);
     next.is_done = true;
     end_what_copies_nothing();
   }
@@ -118,7 +128,7 @@ bool EngineDevice::advance(worker::Stream stream) {
     Job* next = next_of(jobs);
     if (!next || is_blocked(*next)) break;
     if (next->copies()) {
-      copy(next->what);
+      copy(*next);
       ran = true;
     }
     next->is_done = true;

@@ -55,8 +55,9 @@ class EngineDevice final : public engine::EngineDevice {
     worker::Fault fault = worker::Fault::kNone;
     bool is_done = false;
     bool was_waited = false;
+    std::uint32_t num_late_polls = 0;  ///< that will deny its end
     void add_to(StateHash& hash) const {
-      hash.add_all(what, num_forwards_before, fault, is_done, was_waited);
+      hash.add_all(what, num_forwards_before, fault, is_done, was_waited, num_late_polls);
     }
 
     bool copies() const {
@@ -71,9 +72,9 @@ class EngineDevice final : public engine::EngineDevice {
   }
   static Job* next_of(Jobs& jobs);
   bool is_blocked(const Job& job) const { return job.num_forwards_before > num_forwards_run_; }
-  static bool is_known_to_be_over(const Job& job, const Jobs& jobs);
+  static bool is_known_to_be_over(Job& job, const Jobs& jobs);
   void run_forward();
-  void copy(const engine::Copy& what);
+  void copy(const Job& job);
   void finish(Jobs& jobs, const Job& job);
   /// Transfers whose copies could not be enqueued end when their turn comes.
   void end_what_copies_nothing();

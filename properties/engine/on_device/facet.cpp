@@ -68,11 +68,12 @@ ErrorCode Facet::run(const Advance& command, const Around& around, DeviceObserve
 ErrorCode Facet::run(const FailNext& command, const Around& around, DeviceObserved&) {
   const auto direction = from_text<worker::Direction>(command.stream);
   const auto fault = from_text<worker::Fault>(command.fault);
-  const bool can_be = fault == worker::Fault::kCopy || fault == worker::Fault::kWait ||
-                      fault == worker::Fault::kRecord;
+  const bool can_be = fault && *fault != worker::Fault::kNone && *fault != worker::Fault::kSticky;
   if (!direction || !can_be || command.rank >= around.ranks.size()) return ErrorCode::kNotInConfig;
   if (!setup_->offloading || setup_->simple || setup_->nixl) return ErrorCode::kNotInConfig;
-  if (*direction == worker::Direction::kLoad) {
+  if (*fault == worker::Fault::kLate) {
+    // What is late succeeds.
+  } else if (*direction == worker::Direction::kLoad) {
     const bool is_plain = setup_->windows == std::vector<std::uint32_t>{0};
     if (!is_plain) return ErrorCode::kNotInConfig;
   } else if (!setup_->offloading->spec.manager.rules.offload_fences_reuse) {

@@ -26,7 +26,7 @@ constexpr std::string_view kShapesAlone[] = {"Fw", "wfw", "w", "f", "f", "f"};
 /// The simple connector needs full attention, and a window before whose last token there is some.
 constexpr std::string_view kShapesOfSimple[] = {"Ft", "tf", "f", "f", "f", "f"};
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"};
-constexpr std::array<std::string_view, 3> kFaults = {"copy", "wait", "record"};
+constexpr std::array<std::string_view, 5> kFaults = {"copy", "wait", "record", "partial", "late"};
 constexpr std::uint32_t kWeights[] = {1, 4};  // Drain, FailNext
 constexpr std::array<std::uint32_t, 4> kApartIn = {0, 2, 4, 8};
 
@@ -152,7 +152,7 @@ class DeviceDraws final : public Draws {
       case 4: {
         const std::string stream = choices.once_in(2) ? "load" : "compute";
         const std::uint32_t rank = choices.below(config_.ranks + 1);
-        return FailNext{stream, rank, choices.once_in(2) ? "copy" : "late", role_};
+        return FailNext{stream, rank, choices.once_in(2) ? "copy" : "sticky", role_};
       }
       default:
         return std::nullopt;
@@ -213,6 +213,8 @@ void draw_record(Choices& choices, offloading::Record& record) {
   record.eviction_policy = choices.once_in(2) ? "arc" : "lru";
   record.offload_prompt_only = choices.once_in(3);
   record.request_level_policy = choices.once_in(4);
+  if (choices.once_in(8)) record.store_threshold = 1 + choices.below(3);
+  if (choices.once_in(8)) record.max_tracker_size = 1 + choices.below(12);
 }
 
 simple::Record draw_simple(Choices& choices) {

@@ -7,8 +7,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -42,6 +44,9 @@ constexpr Goal kGoals[] = {
     {"drained_with_transfers", "the engine was drained while transfers were in flight"},
     {"failed_load", "a load was reported that failed"},
     {"failed_store", "a store was reported that failed"},
+    {"torn_load", "a load was submitted that will tear what it writes"},
+    {"torn_store", "a store was submitted that will tear what it writes"},
+    {"late_end", "a transfer was submitted whose end will be denied"},
     {"recomputed", "a request spoke whose load had failed"},
     {"failed_request", "a request ended since its load had failed"},
     {"late_rank", "a load was over on one rank, and not on all"},
@@ -72,6 +77,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       return;
     }
     was_idle_ = {};
+    if (const auto* failing = std::get_if<FailNext>(&command)) {
+      const bool is_taken = after.error == ErrorCode::kNone;
+      if (is_taken) faults_[{failing->rank, failing->stream == "store"}] = failing->fault;
+      return;
+    }
     add("drafts_rejected", drafts_.rejects(command, after) && had_transfers);
     const std::uint32_t num_executed_before = progress_.num_executed_by_one();
     progress_.take_in(command, after);
@@ -93,6 +103,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("cpu_cache_reset_with_transfers", had_transfers && reset->reset_connector);
     } else if (std::holds_alternative<Drain>(command)) {
       add("drained_with_transfers", had_transfers);
+      faults_.clear();
       flushes_.clear();
       in_flight_.clear();
     }
@@ -130,6 +141,10 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     for (const DeviceTransfer& transfer : *after.submitted) {
       in_flight_.push_back(transfer);
+      if (const auto fault = faults_.extract({transfer.rank, transfer.store})) {
+        add("late_end", fault.mapped() == "late");
+        add(transfer.store ? Name("torn_store") : Name("torn_load"), fault.mapped() == "partial");
+      }
       if (transfer.store) continue;
       for (std::size_t group = 0; group < transfer.group_sizes.size(); ++group) {
         if (transfer.group_sizes[group] == 0) continue;
@@ -184,7 +199,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   DraftsInFlight drafts_;
   bool was_reset_ = false;                 ///< since the last step was planned
   std::vector<DeviceTransfer> in_flight_;  ///< not reported
-  std::set<std::string> failed_loads_;     ///< requests
+  /// Those that wait, by rank and whether they are of a store.
+  std::map<std::pair<std::uint32_t, bool>, std::string> faults_;
+  std::set<std::string> failed_loads_;  ///< requests
   RankProgress progress_{config().ranks};
   std::vector<bool> flushes_;          ///< of each planned step: whether it flushes anything
   std::array<bool, 2> was_idle_ = {};  ///< store, load: nothing but the device ran since

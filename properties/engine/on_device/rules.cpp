@@ -45,7 +45,7 @@ constexpr Invariant kInvariants[] = {
      "no call is made that the runtime's documentation forbids"},
     {"on_device.4", "each_transfer_is_reported_once",
      "a rank has each submitted transfer in flight until it reports it, once: as failed if it met "
-     "a fault, else as a success"},
+     "a fault, but for one that is late, else as a success"},
     {"on_device.5", "what_was_copied_is_there",
      "when a copy is reported as a success, each of its pages on that rank holds a whole block of "
      "its request in the group; after a load, the one that belongs there; a copy of the simple "
@@ -166,7 +166,7 @@ class Invariants final : public Rules {
   using Found = std::optional<Divergence>;
 
   struct Engine;
-  /// A transfer, and whether it met a fault.
+  /// A transfer, and whether it met a fault of which it fails.
   struct Submitted {
     DeviceTransfer transfer;
     bool fails = false;
@@ -174,8 +174,9 @@ class Invariants final : public Rules {
 
   struct Engine {
     RankProgress progress;
-    std::vector<Submitted> in_flight;                 ///< not reported, in order
-    std::set<std::pair<std::uint32_t, bool>> faults;  ///< that wait: rank, of a store
+    std::vector<Submitted> in_flight;  ///< not reported, in order
+    /// Those that wait, by rank and whether they are of a store: whether a transfer fails of them.
+    std::map<std::pair<std::uint32_t, bool>, bool> faults;
     /// By the steps in flight for which a rank was polled, the oldest first.
     std::deque<std::vector<Submitted>> ended;
     std::map<std::string, std::uint32_t> num_on_ranks;  ///< by request: ranks that have its load
@@ -193,7 +194,7 @@ class Invariants final : public Rules {
       Engine& engine = engines_[number];
       const auto* failing = std::get_if<FailNext>(&command);
       if (failing && is_taken && role == asked) {
-        engine.faults.insert({failing->rank, failing->stream == "store"});
+        engine.faults[{failing->rank, failing->stream == "store"}] = failing->fault != "late";
       }
       // Another engine starts with empty devices.
       const bool was_drained = std::holds_alternative<Drain>(command) && is_taken && role == asked;
@@ -227,8 +228,8 @@ class Invariants final : public Rules {
     // A fault is met by the next transfer of its rank and direction.
     if (shown.submitted.has_value()) {
       for (const DeviceTransfer& transfer : *shown.submitted) {
-        const bool fails = engine.faults.erase({transfer.rank, transfer.store}) > 0;
-        engine.in_flight.push_back({transfer, fails});
+        const auto fault = engine.faults.extract({transfer.rank, transfer.store});
+        engine.in_flight.push_back({transfer, fault && fault.mapped()});
       }
     }
     if (command) {
