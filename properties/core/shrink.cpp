@@ -178,6 +178,7 @@ class Shrinker {
       lower_counts();
       // The expensive ones only where nothing else helps any more.
       if (accepted_ == accepted_before) drop_requests_with_jobs();
+      if (accepted_ == accepted_before) drop_runs_with_jobs();
       if (accepted_ == accepted_before) remove_pairs();
       if (accepted_ == accepted_before) fold_keys();
       if (accepted_ == accepted_before) drop_pairs_with_counts();
@@ -282,14 +283,14 @@ class Shrinker {
   }
 
   bool drop_one_request_with_jobs() {
-    const std::vector<std::uint32_t> numbers = distinct_values({Domain::kNumber});
-    if (numbers.empty()) return false;
+    const std::vector<std::uint32_t> firsts = first_jobs();
+    if (firsts.empty()) return false;
     std::set<std::string> names;
     for_each_request(best_, [&](const std::string& name, std::size_t) { names.insert(name); });
     for (const std::string& name : names) {
-      for (std::size_t at = numbers.size(); at-- > 0;) {
+      for (std::size_t at = firsts.size(); at-- > 0;) {
         for (std::uint32_t num_jobs = 1; num_jobs <= kJobsMax; ++num_jobs) {
-          const std::uint32_t first = numbers[at];
+          const std::uint32_t first = firsts[at];
           if (attempt([&](Edited& scenario) { drop(scenario, name, first, num_jobs); })) {
             return true;
           }
@@ -297,6 +298,17 @@ class Shrinker {
       }
     }
     return false;
+  }
+
+  /// The jobs that are named, and those just before one, which perhaps no command names.
+  std::vector<std::uint32_t> first_jobs() const {
+    std::set<std::uint32_t> firsts;
+    for (const std::uint32_t number : distinct_values({Domain::kNumber})) {
+      for (std::uint32_t back = 0; back <= std::min(number, kJobsMax); ++back) {
+        firsts.insert(number - back);
+      }
+    }
+    return {firsts.begin(), firsts.end()};
   }
 
   /// Takes out the commands that are about this request alone or name one of these jobs. Later jobs
@@ -715,7 +727,7 @@ class Shrinker {
     std::vector<std::optional<std::uint32_t>> starts = shift_starts();
     starts.insert(starts.begin(), std::nullopt);
     for (const Run& run : runs()) {
-      for (std::size_t by = run.num_repeats; by > 0; --by) {
+      for (std::size_t by = run.num_repeats; by > 0; by /= 2) {
         for (const auto& start : starts) {
           if (shorten_run(run.begin, by * run.period, by, start)) return true;
         }
@@ -724,23 +736,26 @@ class Shrinker {
     return false;
   }
 
-  /// Takes `length` commands out from `begin` on, and `by` out of one count or list. A count of
-  /// blocks goes down by less.
+  /// Takes `length` commands out from `begin` on, and `by` out of one count or list up to there. A
+  /// count of blocks goes down by less.
   bool shorten_run(std::size_t begin, std::size_t length, std::size_t by,
                    std::optional<std::uint32_t> start) {
+    const std::size_t end = begin + length;
     for (const Count& count : counts()) {
+      if (count.step > end) break;
       for (auto amount = static_cast<std::uint32_t>(by); amount > 0; amount /= 2) {
         if (count.value < amount) continue;
         const bool shortened = attempt([&](Edited& scenario) {
           lower(scenario, {count.ordinal}, amount, start);
-          erase(scenario, begin, begin + length);
+          erase(scenario, begin, end);
         });
         if (shortened) return true;
       }
     }
     std::size_t num_lists = 0;
-    for_each_list(best_,
-                  [&](const std::vector<std::uint32_t>&, Domain, std::size_t) { ++num_lists; });
+    for_each_list(best_, [&](const std::vector<std::uint32_t>&, Domain, std::size_t step) {
+      if (step <= end) ++num_lists;
+    });
     for (std::size_t chosen = 0; chosen < num_lists; ++chosen) {
       const bool shortened = attempt([&](Edited& scenario) {
         std::size_t at = 0;
@@ -748,7 +763,7 @@ class Shrinker {
           if (at++ == chosen) list.resize(list.size() - std::min(by, list.size()));
         });
         lower(scenario, {}, 1, start);
-        erase(scenario, begin, begin + length);
+        erase(scenario, begin, end);
       });
       if (shortened) return true;
     }
@@ -761,6 +776,34 @@ class Shrinker {
     for (std::size_t begin = num_steps(); begin-- > 0;) {
       if (begin + 2 <= num_steps()) shorten_run(begin, 2, 1, std::nullopt);
     }
+  }
+
+  void drop_runs_with_jobs() {
+    while (drop_one_run_with_jobs()) {
+    }
+  }
+
+  /// Once of commands that repeat themselves, what counts them, and the jobs that came of them:
+  /// those that later commands name count down.
+  bool drop_one_run_with_jobs() {
+    if (distinct_values({Domain::kNumber}).empty()) return false;
+    for (const Run& run : runs()) {
+      const std::size_t end = run.begin + run.period;
+      for (std::uint32_t num_jobs = 1; num_jobs <= kJobsMax; ++num_jobs) {
+        for (const Count& count : counts()) {
+          if (count.step > end) break;
+          const bool dropped = attempt([&](Edited& scenario) {
+            lower(scenario, {count.ordinal}, 1, std::nullopt);
+            for_each_number(scenario, [&](std::uint32_t& number, Domain domain, std::size_t step) {
+              if (domain == Domain::kNumber && step > end) number -= std::min(number, num_jobs);
+            });
+            erase(scenario, run.begin, end);
+          });
+          if (dropped) return true;
+        }
+      }
+    }
+    return false;
   }
 
   struct Run {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -63,6 +64,12 @@ struct Close {
   static void declare(auto& fields) { fields.add("name", &Close::name, Domain::kRequest, ""); }
 };
 
+struct End {
+  static constexpr Verb kVerb{"end", ""};
+  std::uint32_t job = 0;
+  static void declare(auto& fields) { fields.add("job", &End::job, Domain::kNumber, ""); }
+};
+
 struct Note {
   static constexpr std::string_view kWord = "note";
   std::string name;
@@ -95,7 +102,7 @@ struct Toy {
       fields.optional("prepend", &Config::prepend, "");
     }
   };
-  using Command = std::variant<Open, Take, Use, Close, Report>;
+  using Command = std::variant<Open, Take, Use, Close, Report, End>;
   struct Observation {
     std::uint32_t seen = 0;
     static void declare(auto& fields) {
@@ -436,6 +443,40 @@ TEST(Shrink, DropsWhatKeepsABlockAwayTogetherWithTheBlock) {
 
   EXPECT_EQ(shrunk("config size=4\nuse blocks=[1]\nuse blocks=[2]\nuse blocks=[3]\n", fails),
             "config size=2 fast=true\nuse blocks=[1]\n");
+}
+
+TEST(Shrink, DropsARequestWhoseJobsNoCommandNames) {
+  // Each open of a name that was not there makes a job; what ends is the last one.
+  const auto fails = [](const ToyScenario& candidate) {
+    std::set<std::string> names;
+    for (const Open& open : all<Open>(candidate)) {
+      if (!names.insert(open.name).second) return false;
+    }
+    const std::vector<End> ends = all<End>(candidate);
+    return ends.size() == 1 && ends[0].job + 1 == names.size();
+  };
+
+  EXPECT_EQ(shrunk("open name=A tokens=[]\nopen name=B tokens=[]\nopen name=C tokens=[]\n"
+                   "end job=2\n",
+                   fails),
+            "config size=1 fast=true\nopen name=A tokens=[]\nend job=0\n");
+}
+
+TEST(Shrink, DropsWhatRepeatsItselfWithItsCountAndItsJobs) {
+  // The take says how many rounds there are, and each makes a job; what ends is one after them.
+  const auto fails = [](const ToyScenario& candidate) {
+    const std::vector<Take> takes = all<Take>(candidate);
+    const std::vector<End> ends = all<End>(candidate);
+    const std::size_t num_rounds = all<Use>(candidate).size();
+    return takes.size() == 1 && ends.size() == 1 && num_rounds > 0 &&
+           all<Close>(candidate).size() == num_rounds && takes[0].count == num_rounds &&
+           ends[0].job == num_rounds;
+  };
+
+  EXPECT_EQ(shrunk("take count=3\nuse blocks=[]\nclose name=A\nuse blocks=[]\nclose name=A\n"
+                   "use blocks=[]\nclose name=A\nend job=3\n",
+                   fails),
+            "config size=1 fast=true\ntake count=1\nuse blocks=[]\nclose name=A\nend job=1\n");
 }
 
 TEST(Shrink, PrefersTheDefaultToTheShorterWord) {
