@@ -28,13 +28,13 @@ bool write_all(FileOperations& files, FileHandle file, std::span<const std::byte
 
 std::int64_t read_all(FileOperations& files, FileHandle file, std::span<std::byte> bytes) {
   std::int64_t total = 0;
-  while (!bytes.empty()) {
+  for (bool goes_on = true; goes_on;) {
     const std::int64_t num_read = files.read(file, bytes);
     if (num_read == -EINTR) continue;
     if (num_read < 0) return num_read;
-    if (num_read == 0) break;
     total += num_read;
     bytes = bytes.subspan(static_cast<std::size_t>(num_read));
+    goes_on = num_read > 0 && !bytes.empty();
   }
   return total;
 }

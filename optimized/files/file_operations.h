@@ -57,7 +57,8 @@ FileHandle create_file(FileOperations& files, const std::string& path);
 FileHandle open_file(FileOperations& files, const std::string& path);
 /// Whether all were written.
 bool write_all(FileOperations& files, FileHandle file, std::span<const std::byte> bytes);
-/// How many bytes came before the file ended, or a negative errno.
+/// How many bytes came before the file ended, or a negative errno. No bytes are read as well: the
+/// file system is called, and may fail.
 std::int64_t read_all(FileOperations& files, FileHandle file, std::span<std::byte> bytes);
 
 }  // namespace kvfence::optimized

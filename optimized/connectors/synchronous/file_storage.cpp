@@ -43,10 +43,8 @@ bool read_file(FileOperations& files, const std::string& path, std::vector<std::
   const std::int64_t size = files.size(file);
   std::int64_t num_read = -EIO;
   if (size >= 0) {
-    // One byte more than there are: a file without any is read too, and may fail.
-    bytes.resize(static_cast<std::size_t>(size) + 1);
-    num_read = read_all(files, file, bytes);
     bytes.resize(static_cast<std::size_t>(size));
+    num_read = read_all(files, file, bytes);
   }
   files.close(file);
   return num_read == size;

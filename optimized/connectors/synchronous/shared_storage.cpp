@@ -60,15 +60,6 @@ std::optional<std::uint32_t> layer_of(const std::string& name) {
   return layer;
 }
 
-/// Replaces names by those in a folder, ascending.
-void list(const std::string& folder, std::vector<std::string>& names) {
-  names.clear();
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(names);
-}
-
 class FolderOfFiles final : public StorageWorld {
  public:
   bool folder_exists(std::string_view folder) const override {
@@ -127,7 +118,10 @@ class FolderOfFiles final : public StorageWorld {
     return true;
   }
 
-  void folders(std::vector<std::string>& names) const override { list(folder_.path(), names); }
+  void folders(std::vector<std::string>& names) const override {
+    KVFENCE_CHECK(posix_.list(folder_.path(), names) >= 0, "a storage without a folder");
+    std::ranges::sort(names);
+  }
 
   void files(std::vector<StoredFile>& files) const override {
     files.clear();
@@ -136,7 +130,7 @@ class FolderOfFiles final : public StorageWorld {
     folders(folder_names);
     for (const std::string& folder : folder_names) {
       const auto first = static_cast<std::ptrdiff_t>(files.size());
-      list(storage_.path_of(folder), file_names);
+      if (posix_.list(storage_.path_of(folder), file_names) < 0) continue;
       for (const std::string& name : file_names) {
         if (const auto layer = layer_of(name)) files.push_back(stored(folder, *layer));
       }
