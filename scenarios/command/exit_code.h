@@ -5,7 +5,7 @@
 namespace kvfence::exit_code {
 
 inline constexpr int kAgree = 0;         ///< everything agreed
-inline constexpr int kDisagreement = 1;  ///< a divergence, a broken invariant, a goal not reached
+inline constexpr int kDisagreement = 1;  ///< a divergence, a broken rule, a goal not reached
 inline constexpr int kBadInput = 2;      ///< a malformed file, flag or value
 inline constexpr int kCannotRun = 77;    ///< not here: no such release, no such interpreter
 

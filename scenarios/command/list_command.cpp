@@ -17,7 +17,7 @@ namespace {
 
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
-Rows rule_rows() {
+Rows release_rule_rows() {
   Rows rows;
   for (const RuleField& rule : kRuleFields) {
     std::string text(rule.doc);
@@ -103,8 +103,8 @@ int list_command(const ListCommandOptions& options) {
     Rows rows;
     for (const TargetTools& target : all_tools()) rows.emplace_back(target.name(), target.doc());
     show("targets", rows);
-  } else if (options.what == "rules") {
-    show("rules", rule_rows());
+  } else if (options.what == "release-rules") {
+    show("release rules", release_rule_rows());
   } else if (options.what == "devices") {
     show("devices", device_rows());
   } else if (options.what == "left-out" && !options.output.json) {
@@ -123,7 +123,7 @@ int list_command(const ListCommandOptions& options) {
     if (options.what == "commands" && !options.output.json) {
       std::printf("target %s\n\n%s", heading.c_str(), target.reference_text().c_str());
     }
-    if (options.what == "invariants") show(heading, target.invariants());
+    if (options.what == "rules") show(heading, target.rules());
     if (options.what == "goals") show(heading, target.goals());
     for (const CheckedPart* part : target.parts()) {
       const std::string name(part->name);

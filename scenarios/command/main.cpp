@@ -641,10 +641,10 @@ class CommandLine {
     const Options options =
         command("list", "what there is, by name", [&] { return list_command(list_); });
     options.one_of("WHAT", list_.what,
-                   "targets, commands, invariants, goals, planted-bugs, factors, left-out, rules, "
-                   "devices",
-                   {"targets", "commands", "invariants", "goals", "planted-bugs", "factors",
-                    "left-out", "rules", "devices"});
+                   "targets, commands, rules, goals, planted-bugs, factors, left-out, "
+                   "release-rules, devices",
+                   {"targets", "commands", "rules", "goals", "planted-bugs", "factors", "left-out",
+                    "release-rules", "devices"});
     options.value("--target", list_.target, "list only what belongs to this target");
     options.with_default("--seed", list_.factors.seed, "of factors: seed of the configurations");
     options.positive("--configurations", list_.factors.num_configs, "of factors: drawn of a part");

@@ -37,8 +37,8 @@ Cells cells_of(const PlantedBugRow& row) {
   return {name_of(row.info),
           count_text(row.lockstep_commands),
           row.lockstep_field,
-          count_text(row.invariant_commands),
-          row.invariant.empty() ? "-" : row.invariant,
+          count_text(row.rule_commands),
+          row.rule.empty() ? "-" : row.rule,
           std::to_string(row.shrunk_commands),
           std::string(row.info.thread)};
 }
@@ -77,8 +77,8 @@ int planted_bugs_command(const PlantedBugsCommandOptions& options) {
   const TargetTools& target = **found;
   const std::vector<PlantedBugInfo> infos = infos_of(target, options.config_overrides);
   Progress progress("planted bugs", options.output.quiet);
-  std::vector<Cells> table = {{"planted bug", "lockstep", "first seen in", "invariants",
-                               "first broken", "shrunk", "thread"}};
+  std::vector<Cells> table = {
+      {"planted bug", "lockstep", "first seen in", "rules", "first broken", "shrunk", "thread"}};
   std::size_t num_caught = 0;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const PlantedBugInfo& info : infos) {
@@ -96,8 +96,8 @@ int planted_bugs_command(const PlantedBugsCommandOptions& options) {
                     {"thread", info.thread},
                     {"lockstep_commands", count_json(row.lockstep_commands)},
                     {"lockstep_field", row.lockstep_field},
-                    {"invariant_commands", count_json(row.invariant_commands)},
-                    {"invariant", row.invariant},
+                    {"rule_commands", count_json(row.rule_commands)},
+                    {"rule", row.rule},
                     {"shrunk_commands", row.shrunk_commands},
                     {"shrunk", print(row.shrunk)}});
   }
@@ -115,7 +115,7 @@ int planted_bugs_command(const PlantedBugsCommandOptions& options) {
   } else {
     print_table(table, options.markdown);
     std::printf(
-        "\nlockstep, invariants: random commands until that oracle alone saw it (median of %d "
+        "\nlockstep, rules: random commands until that oracle alone saw it (median of %d "
         "seeds, at most %s "
         "each; - is never)\nshrunk: commands of the smallest failing scenario found\n\n%s: %zu of "
         "%zu planted "

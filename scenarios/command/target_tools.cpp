@@ -170,7 +170,7 @@ std::string TargetTools::reference_text() const {
   return text;
 }
 
-std::vector<std::pair<std::string, std::string>> TargetTools::invariants() const {
+std::vector<std::pair<std::string, std::string>> TargetTools::rules() const {
   std::vector<std::pair<std::string, std::string>> rows;
   for (const CheckedRule& each : sides_.checks->rules) rows.emplace_back(each.name, each.rule);
   return rows;
@@ -502,10 +502,10 @@ PlantedBugRow TargetTools::measure_planted_bug(const PlantedBugInfo& info, std::
     row.shrunk = to_document(failure.scenario);
   });
   row.lockstep_field = most_frequent(fields);
-  std::map<std::string, int> invariants_seen;
-  run_all({.oracles = {.lockstep = false, .leaks = false}}, row.invariant_commands,
-          [&](const CampaignFailure& failure) { ++invariants_seen[failure.divergence.oracle]; });
-  row.invariant = most_frequent(invariants_seen);
+  std::map<std::string, int> rules_seen;
+  run_all({.oracles = {.lockstep = false, .leaks = false}}, row.rule_commands,
+          [&](const CampaignFailure& failure) { ++rules_seen[failure.divergence.oracle]; });
+  row.rule = most_frequent(rules_seen);
   return row;
 }
 

@@ -52,8 +52,8 @@ struct PlantedBugRow {
   /// Commands until it was caught, median over the seeds; nothing if some seed did not catch it.
   std::optional<std::uint64_t> lockstep_commands;
   std::string lockstep_field;  ///< the member in which it showed, most often
-  std::optional<std::uint64_t> invariant_commands;
-  std::string invariant;  ///< the one that fired, most often
+  std::optional<std::uint64_t> rule_commands;
+  std::string rule;  ///< the one that was broken, most often
   std::size_t shrunk_commands = 0;
   Document shrunk;
 };
@@ -67,8 +67,8 @@ class TargetTools {
 
   /// The commands, arguments, configuration and observation, as declared.
   std::string reference_text() const;
-  /// (name, what it says) of each invariant and each reachability goal.
-  std::vector<std::pair<std::string, std::string>> invariants() const;
+  /// (name, what it says) of each rule and each reachability goal.
+  std::vector<std::pair<std::string, std::string>> rules() const;
   std::vector<std::pair<std::string, std::string>> goals() const;
   const std::vector<PlantedBugInfo>& planted_bugs() const { return sides_.planted_bugs; }
 

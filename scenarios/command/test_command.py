@@ -1096,7 +1096,7 @@ class Publish(Command):
 
 class List(Command):
     def test_every_list_has_something(self):
-        for what in ("targets", "commands", "invariants", "goals", "planted-bugs", "left-out", "rules", "devices"):
+        for what in ("targets", "commands", "rules", "goals", "planted-bugs", "left-out", "release-rules", "devices"):
             self.assertGreater(len(self.expect(AGREE, "list", what).stdout.splitlines()), 1, what)
         self.assertIn("kv_cache", self.json_of(AGREE, "list")["targets"])
         self.expect(BAD_INPUT, "list", "nothing")

@@ -68,7 +68,7 @@ class EngineReplay {
             std::initializer_list<ErrorCode> may_refuse = {}) {
     if (!sides_.send(Command(std::move(command)), want_state, may_refuse)) return false;
     result_.peak_referenced = std::max(result_.peak_referenced, seen().num_referenced_blocks);
-    // In lockstep the invariants are there before.
+    // In lockstep the rules are there before.
     if (*seen().num_races > 0) {
       return sides_.diverge("num_races", "0", std::to_string(*seen().num_races),
                             "two accesses to the same bytes are not ordered");

@@ -102,7 +102,7 @@ struct EngineReplayResult {
 /// Replays a trace until everything is at rest, or until the first divergence.
 ///
 /// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
-/// with equality and invariants; without it `expected` runs alone. In either case the replay itself
+/// with equality and rules; without it `expected` runs alone. In either case the replay itself
 /// holds every token against a run without a cache, and looks for refusals, races, misuses, an
 /// engine that makes no progress and blocks that stay.
 ///

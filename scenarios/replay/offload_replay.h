@@ -81,7 +81,7 @@ struct OffloadTierResult {
 /// Drives one manager, until the end or the first divergence.
 ///
 /// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
-/// with equality and invariants; without it `expected` runs alone, its state is never asked for,
+/// with equality and rules; without it `expected` runs alone, its state is never asked for,
 /// and only refusals are looked for.
 ///
 /// Requires: a valid configuration.

@@ -164,7 +164,7 @@ struct SchedulerReplayResult {
 /// with another number of tokens, stops making progress).
 ///
 /// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
-/// with equality and invariants; without it `expected` runs alone. tap: with
+/// with equality and rules; without it `expected` runs alone. tap: with
 /// enable_kv_cache_events.
 ///
 /// Requires: valid options.

@@ -87,7 +87,7 @@ struct TrafficReplayResult {
 /// Replays a trace, until its end or the first divergence.
 ///
 /// `expected` answers the questions that the traffic turns on (which blocks, how many free). With
-/// `actual` both run in lockstep with equality and invariants; without it `expected` runs alone,
+/// `actual` both run in lockstep with equality and rules; without it `expected` runs alone,
 /// and only refusals are looked for.
 ///
 /// tap: with enable_kv_cache_events.

@@ -42,7 +42,7 @@ class Story {
     if (divergence_) {
       tell_divergence(*picture);
     } else if (lockstep_.oracles() == Oracles{}) {
-      text_ += "\nBoth sides agree on every step, and every invariant holds.\n";
+      text_ += "\nBoth sides agree on every step, and every rule holds.\n";
     } else {
       text_ += "\nNothing was found, judged by " + to_text(lockstep_.oracles()) + " alone.\n";
     }

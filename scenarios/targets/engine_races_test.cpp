@@ -2,7 +2,7 @@
 /// says, and those of copies that read a block of somebody else are seen as races
 /// first.
 /// Method: the files, with their planted bugs and without, before the token oracle alone and before
-/// the invariants.
+/// the rules.
 
 #include <filesystem>
 #include <optional>
@@ -76,7 +76,7 @@ bool says_a_wrong_token(Implementation& implementation, const Scenario& scenario
   return false;
 }
 
-/// What the invariants alone say of a planted bug.
+/// What the rules alone say of a planted bug.
 std::string oracle_of(const RaceFile& file) {
   const auto expected = engine_sides().make_reference();
   const auto actual = engine_sides().make_planted(file.planted_bug);
