@@ -114,10 +114,6 @@ class Preparation {
     if (config_.async_scheduling) {
       return error("async_scheduling=true", "false, under " + under);
     }
-    if (config_.num_speculative_tokens > 0) {
-      return error("num_speculative_tokens=" + std::to_string(config_.num_speculative_tokens),
-                   "0, under " + under);
-    }
     return std::nullopt;
   }
 

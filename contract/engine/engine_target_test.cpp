@@ -280,18 +280,6 @@ TEST(EngineSetup, RefusesSeveralConnectors) {
   EXPECT_EQ(error_of(config), "found several connectors, expected one, or none");
 }
 
-TEST(EngineSetup, RefusesDraftsUnderConnectorsOfFiles) {
-  for (const engine::AssemblyInfo& info : engine::kAssemblies) {
-    Config config = config_of(info.assembly);
-    config.num_speculative_tokens = 2;
-    EXPECT_EQ(error_of(config), info.assembly == Assembly::kSynchronous
-                                    ? "found num_speculative_tokens=2, expected 0, under (example "
-                                      "...)"
-                                    : "")
-        << info.name;
-  }
-}
-
 TEST(EngineSetup, RefusesPrioritiesUnderConnectorsOfFiles) {
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     Config config = config_of(info.assembly);

@@ -97,9 +97,10 @@ struct Sample {
 
 /// The oldest step in flight comes back: it is executed and polled, where that was not done by
 /// itself, and taken in. Each request that samples gives `token`, and as often again as drafts of
-/// it were accepted, unless `samples` names it; on a device the model samples. The report of the
-/// scripted connector is what stands here, and those of scripted children what `reports` says; all
-/// others have workers that report.
+/// it were accepted, unless `samples` names it; on a device the model samples. Under connectors
+/// that keep files a draft is accepted only if it is the token that comes, since its KV is there.
+/// The report of the scripted connector is what stands here, and those of scripted children what
+/// `reports` says; all others have workers that report.
 /// Errors: kNoStepInFlight: nothing was planned; on a device, the oldest step was not polled;
 /// kNotInConfig: on a device, something is sampled; without the scripted connector, something is
 /// reported, or there is no such scripted child or rank; kListedTwice: two reports of one child and

@@ -613,15 +613,19 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   /// The tokens of the step as they are known when it is planned.
   static void plan_computed(const Engine& engine, PlannedStep& step) {
-    for (const SchedulerOutput::Scheduled& scheduled : step.output.scheduled) {
+    for (std::size_t k = 0; k < step.output.scheduled.size(); ++k) {
+      const SchedulerOutput::Scheduled& scheduled = step.output.scheduled[k];
       engine::files::Computed& planned = step.computed.emplace_back();
       planned.first_token = num_computed_tokens(step.output, scheduled.request);
       const RequestView view = engine.scheduler->view(scheduled.request);
       const std::span<const TokenId> tokens = view.request.all_token_ids();
-      KVFENCE_CHECK(planned.first_token + scheduled.num_tokens <= tokens.size(),
+      const std::uint32_t num_known = scheduled.num_tokens - scheduled.num_spec_tokens;
+      KVFENCE_CHECK(planned.first_token + num_known <= tokens.size(),
                     "a step with tokens that are not there");
-      const auto own = tokens.subspan(planned.first_token, scheduled.num_tokens);
+      const auto own = tokens.subspan(planned.first_token, num_known);
+      const auto drafts = step.output.spec_token_ids[k];
       planned.tokens.assign(own.begin(), own.end());
+      planned.tokens.insert(planned.tokens.end(), drafts.begin(), drafts.end());
       engine.scheduler->get_block_ids(scheduled.request, planned.table);
     }
   }
@@ -645,7 +649,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (setup_.has_workers() && has_report(command)) return ErrorCode::kNotInConfig;
     if (engine.in_flight.empty()) return ErrorCode::kNoStepInFlight;
     PlannedStep& step = engine.in_flight.front();
-    if (!engine.observer.sample(command.samples, command.token, command.accepted, step.output,
+    if (!engine.observer.sample(command, setup_.files.has_value(), step.output,
                                 runner_output_.sampled_token_ids)) {
       return ErrorCode::kWrongTokenCount;
     }
@@ -735,6 +739,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       const std::size_t num_sampled = runner_output_.sampled_token_ids[k].size();
       const std::size_t most = scheduled.samples ? 1 + scheduled.num_spec_tokens : 0;
       if (num_sampled > most || (scheduled.samples && num_sampled == 0)) return false;
+      if (!setup_.files || num_sampled < 2) continue;
+      // What the step has computed of an accepted draft is of that token.
+      const auto drafts = output.spec_token_ids[k].first(num_sampled - 1);
+      const auto sampled = runner_output_.sampled_token_ids[k].first(num_sampled - 1);
+      if (!std::ranges::equal(drafts, sampled)) return false;
     }
     return true;
   }

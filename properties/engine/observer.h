@@ -83,25 +83,33 @@ class SchedulerObserver {
     for (std::size_t k = 0; k < indices.size(); ++k) names[k] = names_[indices[k]];
   }
 
-  /// What a step samples: `token`, again for each of up to `num_accepted` drafts, unless `samples`
-  /// names the request. False: samples does not fit the step.
-  bool sample(const std::vector<engine::Sample>& samples, TokenId token, std::uint32_t num_accepted,
-              const SchedulerOutput& output, FlatLists<TokenId>& sampled) const {
+  /// What a step samples: `token`, again for each of up to `accepted` drafts, unless `samples` names
+  /// the request. must_be_right: drafts are accepted up to the first that is another token. False:
+  /// samples does not fit the step.
+  bool sample(const engine::Update& command, bool must_be_right, const SchedulerOutput& output,
+              FlatLists<TokenId>& sampled) const {
     sampled.clear();
     std::size_t num_named = 0;
-    for (const SchedulerOutput::Scheduled& scheduled : output.scheduled) {
+    for (std::size_t k = 0; k < output.scheduled.size(); ++k) {
+      const SchedulerOutput::Scheduled& scheduled = output.scheduled[k];
       const auto named =
-          std::ranges::find(samples, names_[scheduled.request], &engine::Sample::request);
-      if (named != samples.end()) {
+          std::ranges::find(command.samples, names_[scheduled.request], &engine::Sample::request);
+      if (named != command.samples.end()) {
         ++num_named;
         sampled.append(named->tokens);
       } else if (scheduled.samples) {
-        const std::uint32_t num_drafts = std::min(num_accepted, scheduled.num_spec_tokens);
-        for (std::uint32_t i = 0; i < 1 + num_drafts; ++i) sampled.push_back(token);
+        const auto drafts =
+            output.spec_token_ids[k].first(std::min(command.accepted, scheduled.num_spec_tokens));
+        const auto is_kept = [&](TokenId draft) {
+          return !must_be_right || draft == command.token;
+        };
+        const auto end = std::ranges::find_if_not(drafts, is_kept);
+        for (auto draft = drafts.begin(); draft != end; ++draft) sampled.push_back(command.token);
+        sampled.push_back(command.token);
       }
       sampled.end_list();
     }
-    return num_named == samples.size();
+    return num_named == command.samples.size();
   }
 
   /// What schedule answered.

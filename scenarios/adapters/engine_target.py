@@ -230,9 +230,6 @@ def _assembly_of(config: Config) -> str:
 def _check_connector(config: Config) -> None:
     """Raises ValueError."""
     connector = config.connector
-    has_drafts = config.num_speculative_tokens or config.draft_model
-    if has_drafts and (record_of(config, Example) or record_of(config, DecodeBench)):
-        raise ValueError("no drafts under connectors that keep files")
     if isinstance(connector, (Example, DecodeBench)) and config.policy != "fcfs":
         raise ValueError(f"policy={config.policy}, expected fcfs")
     if isinstance(connector, (Example, DecodeBench)) and config.async_scheduling:

@@ -10,6 +10,7 @@ corrected_scheduler.py and allocation_guard.py say.
 from __future__ import annotations
 
 import importlib
+from itertools import takewhile
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from allocation_guard import AllocationGuard
@@ -59,6 +60,8 @@ class UpstreamScheduler:
     prefix = ""
     # Whether there are workers' halves of a connector, which report; else an update says what is reported.
     has_workers = False
+    # Whether a draft is accepted only if it is the token that comes.
+    accepts_right_drafts_alone = False
     # Where the report of workers has the jobs that ended.
     completed_jobs = "completed_jobs"
     # Whether others read what its requests computed.
@@ -282,17 +285,21 @@ class UpstreamScheduler:
         named = dict(samples)
         if len(named) != len(samples) or not named.keys() <= step.output.num_scheduled_tokens.keys():
             return None
-        drafts = step.output.scheduled_spec_decode_tokens
         sampled = {}
         for name in step.output.num_scheduled_tokens:
-            num_drafts = len(drafts.get(name, ()))
+            drafts = list(step.output.scheduled_spec_decode_tokens.get(name, ()))
             if name in named:
                 tokens = list(named[name])
-                if not (1 <= len(tokens) <= 1 + num_drafts if name in step.sampling else not tokens):
+                if not (1 <= len(tokens) <= 1 + len(drafts) if name in step.sampling else not tokens):
+                    return None
+                if self.accepts_right_drafts_alone and tokens[:-1] != drafts[:len(tokens) - 1]:
                     return None
                 sampled[name] = tokens
             else:
-                sampled[name] = [token] * (1 + min(accepted, num_drafts)) if name in step.sampling else []
+                accepted_drafts = drafts[:accepted]
+                if self.accepts_right_drafts_alone:
+                    accepted_drafts = list(takewhile(lambda draft: draft == token, accepted_drafts))
+                sampled[name] = [token] * (1 + len(accepted_drafts)) if name in step.sampling else []
         return sampled
 
     def _report_refusal(self, finished_recving: List[str], finished_sending: List[str],

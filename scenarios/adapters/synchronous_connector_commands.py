@@ -27,6 +27,7 @@ class UpstreamSynchronousConnector(UpstreamScheduler):
     """
 
     has_workers = True
+    accepts_right_drafts_alone = True  # their KV is there
 
     def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str] = frozenset()):
         self._uncorrected = uncorrected
@@ -60,7 +61,9 @@ class UpstreamSynchronousConnector(UpstreamScheduler):
         runs = []
         for name, num_tokens in output.num_scheduled_tokens.items():
             first_token = first_tokens[name]
-            tokens = scheduler.requests[name].all_token_ids[first_token:first_token + num_tokens]
+            drafts = output.scheduled_spec_decode_tokens.get(name, [])
+            end = first_token + num_tokens - len(drafts)
+            tokens = [*scheduler.requests[name].all_token_ids[first_token:end], *drafts]
             runs.append(Run(first_token, tokens, scheduler.kv_cache_manager.get_block_ids(name)))
         return runs
 

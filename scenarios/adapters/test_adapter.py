@@ -161,7 +161,6 @@ class EngineTarget(unittest.TestCase):
             "connectors=[(offloading spec_name=TieringOffloadingSpec store_threshold=2)]",
             "connectors=[(example num_layers=0)]", "connectors=[(example decode_bench_hma=true)]",
             "connectors=[(decode_bench)] groups=[(full block_size=4) (sliding block_size=8 window=8)]",
-            "assembly=synchronous num_speculative_tokens=1", "connectors=[(decode_bench)] draft_model=true",
             "assembly=synchronous policy=priority", "assembly=prefill_decode ranks=2 consumer_ranks=3",
             "connectors=[(nixl deadline=1000000001)] engines=2",
             "assembly=prefill_decode groups=[(sliding block_size=4 window=4)]",

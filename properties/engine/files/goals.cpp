@@ -18,6 +18,7 @@
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
+#include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::files {
@@ -74,6 +75,8 @@ constexpr Goal kGoals[] = {
     {"filled_ends", "a filled request ended", kNeedsState},
     {"chunk", "a step computed a part of a prompt"},
     {"preempted", "a step had a victim"},
+    {"draft_accepted", "a request said more than one token in a step"},
+    {"draft_rejected", "a draft of a step was not what came"},
     {"two_steps_in_flight", "a step was planned before the one before it came back"},
     {"aborted_in_flight", "a request was ended with its step planned", kNeedsState},
     {"reset_done", "a reset took keys of the GPU's cache", kNeedsState},
@@ -130,6 +133,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
       count_reset(*reset, before, after);
     }
+    add("draft_rejected", drafts_.rejects(command, after));
     add("entry_removed", std::holds_alternative<RemoveEntry>(command));
     add("file_removed", std::holds_alternative<RemoveFile>(command));
     add("file_truncated", std::holds_alternative<TruncateFile>(command));
@@ -273,6 +277,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     if (!after.failed->empty()) count_failure(after.failed->front(), before, after);
     if (!in_flight_.empty()) in_flight_.pop_front();
+    if (after.outputs.has_value()) {
+      for (const RequestOutput& output : *after.outputs) {
+        add("draft_accepted", output.tokens.size() > 1);
+      }
+    }
     if (after.failed->empty()) return;
     in_flight_.clear();
     filled_.clear();
@@ -330,6 +339,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   const SynchronousConnectorSpec& spec() const { return *setup().files; }
 
   std::deque<Step> in_flight_;  ///< oldest first
+  DraftsInFlight drafts_;
   std::map<std::string, std::uint32_t> num_prompt_tokens_;
   std::set<std::string> filled_;
   /// By folder: which engine wrote its files last, 1, 2, ...; 0: another one.

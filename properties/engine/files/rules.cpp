@@ -158,6 +158,12 @@ class Invariants final : public Rules {
       run.is_admitted = admitted.contains(each.request);
       run.tokens.assign(known->second.begin(),
                         known->second.begin() + static_cast<std::ptrdiff_t>(end));
+      const auto scheduled =
+          std::ranges::find(*observation.scheduled, each.request, &ScheduledRequest::request);
+      if (scheduled != observation.scheduled->end()) {
+        run.tokens.insert(run.tokens.end(), scheduled->spec_tokens.begin(),
+                          scheduled->spec_tokens.end());
+      }
       run.table = std::move(each.table);
       run.request = std::move(each.request);
     }

@@ -75,7 +75,7 @@ Config draw_real(Choices& choices) {
   // without a cache do anything.
   if (kind != 0) config.async_scheduling = false;
   config.use_eagle = choices.once_in(6);
-  if (kind == 0) draw_drafts(choices, config);
+  draw_drafts(choices, config);
   if (!is_accepted(config)) config.policy = "fcfs";
   make_valid(config);
   // What only one of the others takes.
