@@ -41,13 +41,10 @@ bool read_file(FileOperations& files, const std::string& path, std::vector<std::
   const FileHandle file = open_file(files, path);
   if (file < 0) return false;
   const std::int64_t size = files.size(file);
-  std::int64_t num_read = -EIO;
-  if (size >= 0) {
-    bytes.resize(static_cast<std::size_t>(size));
-    num_read = read_all(files, file, bytes);
-  }
+  if (size >= 0) bytes.resize(static_cast<std::size_t>(size));
+  const bool was_read = size >= 0 && read_all(files, file, bytes) == size;
   files.close(file);
-  return num_read == size;
+  return was_read;
 }
 
 bool FileStorage::save(std::string_view folder, std::uint32_t layer,

@@ -88,6 +88,17 @@ TEST_F(FileStorageTest, AFullDiskFailsTheSave) {
   EXPECT_FALSE(storage_.save(kFolder, 0, kSymbols));
 }
 
+TEST_F(FileStorageTest, DoesNotLoadAFileOfUnknownSize) {
+  EXPECT_TRUE(storage_.save(kFolder, 0, kSymbols));
+  Symbols symbols;
+  EXPECT_TRUE(load(symbols)) << "what it has read stays in its buffer";
+  for (const int error : {EIO, ESTALE}) {
+    below_.begin(FaultPlan({{FileOperation::kSize, 0, error, 0}}));
+    EXPECT_FALSE(load(symbols));
+    EXPECT_EQ(symbols, Symbols(4, 99));
+  }
+}
+
 TEST_F(FileStorageTest, ClosesWhatItOpens) {
   const auto num_open = [] {
     return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
