@@ -98,6 +98,12 @@ constexpr auto words_of(Fault) {
       {"none", "copy", "wait", "record", "late", "partial", "sticky"});
 }
 inline constexpr std::uint32_t kNumLatePolls = 2;
+/// Whether a call that copies meets it: a transfer without pages makes none.
+constexpr bool is_of_copies(Fault fault) {
+  return fault == Fault::kCopy || fault == Fault::kPartial || fault == Fault::kSticky;
+}
+/// Whether a transfer that meets it fails.
+constexpr bool fails(Fault fault) { return fault != Fault::kNone && fault != Fault::kLate; }
 
 struct Options {
   Layout layout = Layout::kBlocksFirst;

@@ -107,19 +107,6 @@ EngineOnVirtualDevice::EngineOnVirtualDevice(const engine::DeviceOptions& option
                .refuses_conflicts = false});
 }
 
-std::vector<virtual_device::MemoryRange> EngineOnVirtualDevice::written_by(
-    const engine::Copy& copy) const {
-  const bool is_load = copy.direction == worker::Direction::kLoad;
-  std::vector<virtual_device::MemoryRange> ranges;
-  for (const std::uint32_t page :
-       is_load ? copy.gpu_blocks : engine::cpu_pages_of(copy, options_.block_size_factor)) {
-    for (const PagePart& part : parts_of({is_load, page}).first(kNumLayers)) {
-      ranges.push_back({part.address, part.size});
-    }
-  }
-  return ranges;
-}
-
 void EngineOnVirtualDevice::transfer_async(const engine::Copy& copy) {
   const virtual_device::Installed installed(device_);
   const TransferSpec spec{.gpu_blocks = copy.gpu_blocks,
@@ -127,27 +114,26 @@ void EngineOnVirtualDevice::transfer_async(const engine::Copy& copy) {
                           .group_sizes = {copy.group_sizes.begin(), copy.group_sizes.end()},
                           .block_indices = {copy.block_indices.begin(), copy.block_indices.end()}};
   worker::Fault& next_fault = next_faults_[static_cast<std::size_t>(copy.direction)];
-  const bool is_of_copies =
-      next_fault == worker::Fault::kCopy || next_fault == worker::Fault::kPartial;
-  worker::Fault fault = worker::Fault::kNone;
-  if (!is_of_copies || !copy.gpu_blocks.empty()) {
-    fault = std::exchange(next_fault, worker::Fault::kNone);
-  }
   std::vector<virtual_device::MemoryRange> torn;
-  if (fault == worker::Fault::kPartial) torn = written_by(copy);
+  if (next_fault == worker::Fault::kPartial) {
+    const bool is_load = copy.direction == worker::Direction::kLoad;
+    torn = ranges_of(is_load, is_load ? copy.gpu_blocks
+                                      : engine::cpu_pages_of(copy, options_.block_size_factor));
+  }
   // A refused one is not under way, and never ends: whoever counts transfers misses it.
   if (copy.direction == worker::Direction::kStore) {
     static_cast<void>(worker_->store(copy.job_id, spec));
     // The connector's half has deferred it already. Of the records the first is for its wait.
-    device_.inject_once(faults_of(fault, 1, torn));
+    device_.inject_once(faults_of(next_fault, 1, torn));
     worker_->begin_step();
   } else {
     const cudaEvent_t readers = record(compute_);
-    device_.inject_once(faults_of(fault, 0, torn));
+    device_.inject_once(faults_of(next_fault, 0, torn));
     static_cast<void>(worker_->load(copy.job_id, spec, {&readers, 1}));
     ok(cudaEventDestroy(readers));
   }
-  // What never called is not failed later.
+  // A transfer without pages copies nothing: a fault of copies waits for the next one.
+  if (!device_.has_injected()) next_fault = worker::Fault::kNone;
   device_.inject_once({});
 }
 
@@ -169,7 +155,7 @@ std::size_t EngineOnVirtualDevice::gpu_offset(std::size_t layer, Place place) co
   return (block * options_.block_size + place.offset) * sizeof(content::Granule);
 }
 
-std::vector<virtual_device::MemoryRange> EngineOnVirtualDevice::ranges_of(
+std::vector<virtual_device::MemoryRange> EngineOnVirtualDevice::ranges_of_places(
     const std::vector<Place>& places) const {
   std::vector<virtual_device::MemoryRange> ranges;
   for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
@@ -191,7 +177,7 @@ std::vector<virtual_device::MemoryRange> EngineOnVirtualDevice::ranges_of(
 void EngineOnVirtualDevice::forward(const std::vector<Place>& reads,
                                     const std::vector<Place>& writes, engine::Kernel kernel) {
   const virtual_device::Installed installed(device_);
-  ok(device_.launch(compute_, ranges_of(reads), ranges_of(writes),
+  ok(device_.launch(compute_, ranges_of_places(reads), ranges_of_places(writes),
                     [this, kernel = std::move(kernel)] { kernel(*this); }));
   if (options_.has_remote) forwards_.push_back(record(compute_));
 }
@@ -209,7 +195,7 @@ void EngineOnVirtualDevice::begin_remote(std::uint32_t number,
   for (const std::uint32_t block : blocks) {
     for (std::uint32_t at = 0; at < options_.block_size; ++at) places.push_back({block, at});
   }
-  const std::vector<virtual_device::MemoryRange> ranges = ranges_of(places);
+  const std::vector<virtual_device::MemoryRange> ranges = ranges_of_places(places);
   ok(device_.launch(stream, writes ? decltype(ranges){} : ranges,
                     writes ? ranges : decltype(ranges){}, [] {}));
   device_.advance(stream, 1);

@@ -64,9 +64,8 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::EngineDevi
   std::byte* gpu_address(std::size_t layer, engine::Place place) const {
     return gpu_base_ + gpu_offset(layer, place);
   }
-  std::vector<virtual_device::MemoryRange> ranges_of(
+  std::vector<virtual_device::MemoryRange> ranges_of_places(
       const std::vector<engine::Place>& places) const;
-  std::vector<virtual_device::MemoryRange> written_by(const engine::Copy& copy) const;
 
   engine::DeviceOptions options_;
   std::byte* gpu_base_ = nullptr;

@@ -102,6 +102,17 @@ worker::Counts RankDevice::counts_of_worker() const {
       .num_misuses = static_cast<std::uint32_t>(device_.misuses().size())};
 }
 
+std::vector<virtual_device::MemoryRange> RankDevice::ranges_of(
+    bool is_gpu, std::span<const std::uint32_t> pages) const {
+  std::vector<virtual_device::MemoryRange> ranges;
+  for (const std::uint32_t page : pages) {
+    for (const PagePart& part : parts_of({is_gpu, page})) {
+      ranges.push_back({part.address, part.size});
+    }
+  }
+  return ranges;
+}
+
 std::vector<virtual_device::Fault> RankDevice::faults_of(
     worker::Fault fault, std::uint64_t num_records_before,
     const std::vector<virtual_device::MemoryRange>& undefined) {

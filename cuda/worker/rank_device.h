@@ -57,6 +57,9 @@ class RankDevice {
     return {parts_.data() + index * num_parts_, num_parts_};
   }
   std::span<const PagePart> parts() const { return parts_; }
+  /// All that these pages of one side take.
+  std::vector<virtual_device::MemoryRange> ranges_of(bool is_gpu,
+                                                     std::span<const std::uint32_t> pages) const;
   virtual_device::Actor actor_of(worker::Stream stream) const;
   /// Requires that the runtime does not fail.
   static void ok(cudaError_t code);

@@ -260,8 +260,8 @@ std::uint32_t WorkerOnVirtualDevice::num_stray_bytes() const {
   return num_changed;
 }
 
-// The worker refuses a load without an event when it takes it. Of several ranks that would be too
-// late: what another rank refuses would be told instead.
+// The worker refuses a load without an event when it takes it. With several ranks that is too late:
+// the first rank that refuses says why.
 ErrorCode WorkerOnVirtualDevice::refusal_of(const worker::Transfer& transfer) {
   const ErrorCode error =
       worker_->refusal_of(transfer.job_id, transfer.direction, spec_of(transfer));
@@ -367,17 +367,6 @@ void WorkerOnVirtualDevice::shutdown(std::vector<worker::Ended>& ended) {
   const virtual_device::Installed installed(device_);
   const Armed armed(*this, 1, first_deferred());
   take_results(worker_->shutdown(), ended);
-}
-
-std::vector<virtual_device::MemoryRange> WorkerOnVirtualDevice::ranges_of(bool is_gpu,
-                                                                          Numbers numbers) const {
-  std::vector<virtual_device::MemoryRange> ranges;
-  for (const std::uint32_t number : numbers) {
-    for (const PagePart& part : parts_of({is_gpu, number})) {
-      ranges.push_back({part.address, part.size});
-    }
-  }
-  return ranges;
 }
 
 ErrorCode WorkerOnVirtualDevice::refusal_of_forward(Numbers reads, Numbers writes) const {

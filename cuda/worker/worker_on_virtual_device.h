@@ -95,8 +95,6 @@ class WorkerOnVirtualDevice : public RankDevice {
   void start_stores();
   /// The deferred store that will copy first; nullptr: none copies.
   const Unreported* first_deferred() const;
-  std::vector<virtual_device::MemoryRange> ranges_of(bool is_gpu,
-                                                     std::span<const std::uint32_t> numbers) const;
   void write(std::uint32_t block, std::uint32_t generation);
   void take_results(std::span<const TransferResult> results, std::vector<worker::Ended>& ended);
 

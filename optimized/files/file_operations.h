@@ -51,7 +51,7 @@ class FileOperations {
   virtual int remove(const std::string& path) = 0;
 };
 
-// What a signal interrupts is called again, and what moves a part of the bytes goes on behind them.
+// These call again where a signal interrupted, and go on where a call moved a part of the bytes.
 
 FileHandle create_file(FileOperations& files, const std::string& path);
 FileHandle open_file(FileOperations& files, const std::string& path);

@@ -98,13 +98,11 @@ class SchedulerObserver {
         ++num_named;
         sampled.append(named->tokens);
       } else if (scheduled.samples) {
-        const auto drafts =
-            output.spec_token_ids[k].first(std::min(command.accepted, scheduled.num_spec_tokens));
-        const auto is_kept = [&](TokenId draft) {
-          return !must_be_right || draft == command.token;
-        };
-        const auto end = std::ranges::find_if_not(drafts, is_kept);
-        for (auto draft = drafts.begin(); draft != end; ++draft) sampled.push_back(command.token);
+        for (const TokenId draft : output.spec_token_ids[k].first(
+                 std::min(command.accepted, scheduled.num_spec_tokens))) {
+          if (must_be_right && draft != command.token) break;
+          sampled.push_back(command.token);
+        }
         sampled.push_back(command.token);
       }
       sampled.end_list();

@@ -22,9 +22,7 @@ EngineDevice::EngineDevice(const engine::DeviceOptions& options)
 void EngineDevice::transfer_async(const engine::Copy& copy) {
   const auto direction = static_cast<std::size_t>(copy.direction);
   Job job{.what = copy, .num_forwards_before = forwards_.size()};
-  const bool is_of_copies =
-      next_faults_[direction] == Fault::kCopy || next_faults_[direction] == Fault::kPartial;
-  if (!is_of_copies || !copy.gpu_blocks.empty()) {
+  if (!worker::is_of_copies(next_faults_[direction]) || !copy.gpu_blocks.empty()) {
     job.fault = std::exchange(next_faults_[direction], Fault::kNone);
   }
   if (job.fault == Fault::kWait) job.num_forwards_before = 0;
@@ -47,8 +45,7 @@ void EngineDevice::get_finished(std::vector<worker::Ended>& ended) {
   for (Jobs& jobs : in_flight_) {
     while (!jobs.empty() && is_known_to_be_over(jobs.front(), jobs)) {
       const Job& job = jobs.front();
-      const bool succeeded = job.fault == Fault::kNone || job.fault == Fault::kLate;
-      ended.push_back({job.what.job_id, job.what.direction, succeeded});
+      ended.push_back({job.what.job_id, job.what.direction, !worker::fails(job.fault)});
       jobs.erase(jobs.begin());
     }
   }

@@ -85,10 +85,8 @@ void CopyWorker::enqueue(const Transfer& transfer) {
   ++num_enqueued_;
   num_enqueued_pages_ += static_cast<std::uint32_t>(transfer.gpu_blocks.size());
   Job job{.transfer = transfer, .num_forwards_before = forwards_.size()};
-  const bool is_of_copies = next_fault_ == Fault::kCopy || next_fault_ == Fault::kPartial ||
-                            next_fault_ == Fault::kSticky;
   // On a lost device every call fails already.
-  if (!is_lost_ && (!is_of_copies || !transfer.gpu_blocks.empty())) {
+  if (!is_lost_ && (!worker::is_of_copies(next_fault_) || !transfer.gpu_blocks.empty())) {
     job.fault = std::exchange(next_fault_, Fault::kNone);
   }
   if (job.fault == Fault::kWait) job.num_forwards_before = 0;
@@ -236,7 +234,7 @@ worker::Ended CopyWorker::end_of(const Job& job) {
       (is_store ? cpu_ : gpu_)[page] = {.kind = Content::Kind::kUndefined};
     }
   }
-  const bool succeeded = !job.was_lost && (job.fault == Fault::kNone || job.fault == Fault::kLate);
+  const bool succeeded = !job.was_lost && !worker::fails(job.fault);
   num_failed_ += !succeeded;
   return {job.transfer.job_id, job.transfer.direction, succeeded, !job.was_lost};
 }

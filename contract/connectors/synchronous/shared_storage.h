@@ -27,9 +27,9 @@
 /// folder_exists(folder)
 ///     Whether it is there, with or without files. Does not fail.
 ///
-/// In a StorageWorld what goes wrong is told beforehand: fail_next(layer, operation) makes the next
-/// such operation on a file of that layer fail, whatever its folder, once; told twice before that
-/// is told once.
+/// A StorageWorld can be made to fail: with fail_next(layer, operation) the next such operation on
+/// a file of that layer fails, once, whatever its folder. A second call before that changes
+/// nothing.
 
 #include <array>
 #include <cstdint>

@@ -200,14 +200,12 @@ Config draw_config(Choices& choices) {
   const std::uint32_t num_layers = 1 + choices.below(2);
   if (!choices.once_in(3)) {
     config.connectors->front() = ExampleRecord{num_layers};
-    draw_eagle_and_drafts(choices, config);
-    make_valid(config);
-    return config;
+  } else {
+    DecodeBenchRecord record{num_layers, std::nullopt};
+    if (choices.once_in(12)) record.decode_bench_hma = choices.once_in(2);
+    config.connectors->front() = record;
+    draw_groups(kShapes, choices, config);
   }
-  DecodeBenchRecord record{num_layers, std::nullopt};
-  if (choices.once_in(12)) record.decode_bench_hma = choices.once_in(2);
-  config.connectors->front() = record;
-  draw_groups(kShapes, choices, config);
   draw_eagle_and_drafts(choices, config);
   make_valid(config);
   return config;

@@ -74,8 +74,7 @@ Config draw_real(Choices& choices) {
   // Neither does upstream's scheduler keep files right under priorities, nor does a second pool
   // without a cache do anything.
   if (kind != 0) config.async_scheduling = false;
-  config.use_eagle = choices.once_in(6);
-  draw_drafts(choices, config);
+  draw_eagle_and_drafts(choices, config);
   if (!is_accepted(config)) config.policy = "fcfs";
   make_valid(config);
   // What only one of the others takes.

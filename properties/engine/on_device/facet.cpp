@@ -71,13 +71,12 @@ ErrorCode Facet::run(const FailNext& command, const Around& around, DeviceObserv
   const bool can_be = fault && *fault != worker::Fault::kNone && *fault != worker::Fault::kSticky;
   if (!direction || !can_be || command.rank >= around.ranks.size()) return ErrorCode::kNotInConfig;
   if (!setup_->offloading || setup_->simple || setup_->nixl) return ErrorCode::kNotInConfig;
-  if (*fault == worker::Fault::kLate) {
-    // What is late succeeds.
-  } else if (*direction == worker::Direction::kLoad) {
+  if (worker::fails(*fault)) {
+    const bool is_load = *direction == worker::Direction::kLoad;
     const bool is_plain = setup_->windows == std::vector<std::uint32_t>{0};
-    if (!is_plain) return ErrorCode::kNotInConfig;
-  } else if (!setup_->offloading->spec.manager.rules.offload_fences_reuse) {
-    return ErrorCode::kNotInProfile;
+    if (is_load && !is_plain) return ErrorCode::kNotInConfig;
+    const bool may_fail = setup_->offloading->spec.manager.rules.offload_fences_reuse;
+    if (!is_load && !may_fail) return ErrorCode::kNotInProfile;
   }
   around.ranks[command.rank].device->fail_next(*direction, *fault);
   return ErrorCode::kNone;
