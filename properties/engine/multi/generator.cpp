@@ -140,8 +140,7 @@ Config draw_pair(Choices& choices) {
     config.async_scheduling = false;
     config.policy = "fcfs";
   }
-  config.use_eagle = choices.once_in(6);
-  if (!has_files) draw_drafts(choices, config);
+  draw_eagle_and_drafts(choices, config);
   make_valid(config);
   return config;
 }

@@ -46,6 +46,7 @@ constexpr Goal kGoals[] = {
     {"failed_store", "a store was reported that failed"},
     {"torn_load", "a load was submitted that will tear what it writes"},
     {"torn_store", "a store was submitted that will tear what it writes"},
+    {"store_past_a_filter", "a store was submitted of blocks that a reuse filter had counted"},
     {"late_end", "a transfer was submitted whose end will be denied"},
     {"recomputed", "a request spoke whose load had failed"},
     {"failed_request", "a request ended since its load had failed"},
@@ -145,6 +146,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         add("late_end", fault.mapped() == "late");
         add(transfer.store ? Name("torn_store") : Name("torn_load"), fault.mapped() == "partial");
       }
+      add("store_past_a_filter", transfer.store && has_filter_);
       if (transfer.store) continue;
       for (std::size_t group = 0; group < transfer.group_sizes.size(); ++group) {
         if (transfer.group_sizes[group] == 0) continue;
@@ -196,6 +198,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   const std::uint32_t block_size_factor_ =
       config().connector<offloading::Record>()->block_size_factor;
+  const bool has_filter_ = config().connector<offloading::Record>()->store_threshold >= 2;
   DraftsInFlight drafts_;
   bool was_reset_ = false;                 ///< since the last step was planned
   std::vector<DeviceTransfer> in_flight_;  ///< not reported
