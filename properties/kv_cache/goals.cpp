@@ -15,6 +15,7 @@
 #include "properties/core/invariant_values.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/block_table_rules.h"
+#include "properties/kv_cache/distinct_keys.h"
 #include "properties/targets/rooms.h"
 
 namespace kvfence::kv_cache {
@@ -286,11 +287,10 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     add("shared_prefix",
         std::any_of(refs.begin(), refs.end(), [](std::uint32_t ref_cnt) { return ref_cnt > 1; }));
     bool adds_keys = false;
-    std::set<std::string_view> distinct;
-    bool has_duplicate = false;
+    std::size_t num_keys = 0;
     for (BlockId block = 0; block < keys.size(); ++block) {
       if (keys[block].empty()) continue;
-      has_duplicate = has_duplicate || !distinct.insert(keys[block]).second;
+      ++num_keys;
       if (keys[block] == (*before.keys)[block]) continue;
       adds_keys = true;
       const GroupId group = get_group_id(keys[block]);
@@ -298,7 +298,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
         mamba_keys_.insert(keys[block]);
       }
     }
-    add("duplicate_key", has_duplicate);
+    add("duplicate_key", num_keys > distinct_keys_.count(keys));
     add("delayed_blocks_cached", std::holds_alternative<CacheBlocks>(command) && adds_keys);
 
     bool drops = false;
@@ -322,7 +322,8 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
 
   const KVCacheManagerConfig& config_ = setup();
   std::vector<std::uint64_t> reached_tokens_;  ///< by request: where its slots ended last
-  std::set<BlockHash> mamba_keys_;             ///< cached since the step began
+  DistinctKeys distinct_keys_;
+  std::set<BlockHash> mamba_keys_;  ///< cached since the step began
 };
 
 }  // namespace

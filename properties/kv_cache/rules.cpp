@@ -22,6 +22,7 @@
 #include "properties/core/named_place.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/block_table_rules.h"
+#include "properties/kv_cache/distinct_keys.h"
 #include "properties/pool/event_mirror.h"
 #include "properties/targets/rooms.h"
 
@@ -336,7 +337,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
 
   // ---- The state ----
 
-  Found check_numbers(const Observation& shown, const World& world) const {
+  Found check_numbers(const Observation& shown, const World& world) {
     const std::uint32_t num_usable = config_.num_usable_blocks();
     if (num_allocated_ == 0 && shown.num_free_blocks != num_usable) {
       return broken("nothing_is_held_when_all_is_freed", "num_free_blocks", num_usable,
@@ -349,9 +350,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
       }
     }
     if (shown.keys.has_value()) {
-      std::set<std::string_view> distinct(shown.keys->begin(), shown.keys->end());
-      distinct.erase(std::string_view());
-      const auto num_keys = static_cast<std::uint32_t>(distinct.size());
+      const std::uint32_t num_keys = distinct_keys_.count(*shown.keys);
       if (shown.num_cached_keys != num_keys) {
         return broken("numbers_add_up", "num_cached_keys", num_keys, shown.num_cached_keys, world);
       }
@@ -500,6 +499,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
 
   KVCacheManagerConfig config_;
   BlockTableInvariants block_tables_;
+  DistinctKeys distinct_keys_;
   EventMirror index_;
   std::vector<bool> allocated_;     ///< by request
   std::vector<Aliasing> aliasing_;  ///< by request
