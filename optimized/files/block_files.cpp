@@ -44,7 +44,7 @@ void BlockFiles::write_run_config() {
   if (files_.size_of(path) >= 0) return;
   make_folders(mapper_.base_path());
   const std::string temporary = names_.next();
-  const FileHandle file = files_.create(temporary);
+  const FileHandle file = create_file(files_, temporary);
   if (file < 0) return;
   const std::string& text = mapper_.get_run_config();
   bool done = write_all(files_, file, std::as_bytes(std::span(text.data(), text.size())));

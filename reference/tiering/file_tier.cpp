@@ -102,7 +102,7 @@ bool FileTier::reclaim(std::uint32_t number) {
 void FileTier::write_run_config() {
   if (fails(FileOperation::kSize) == 0 && has_run_config_) return;
   fails(FileOperation::kMakeFolder);
-  if (fails(FileOperation::kCreate) != 0) return;
+  if (fails_unless_interrupted(FileOperation::kCreate) != 0) return;
   bool failed = write_fails(mapper_.get_run_config().size());
   failed = fails(FileOperation::kClose) != 0 || failed;
   failed = failed || fails(FileOperation::kRename) != 0;
