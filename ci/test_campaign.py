@@ -11,6 +11,7 @@ import unittest
 
 CAMPAIGN = pathlib.Path(__file__).resolve().parent / "campaign"
 REPORT = CAMPAIGN.with_name("campaign_report.py")
+MERGE = CAMPAIGN.with_name("merge_corpora")
 
 # Two parts, of which engine.multi fails: with a scenario that depends on whether the seed is odd.
 STUB = '''#!/usr/bin/env python3
@@ -55,6 +56,17 @@ import pathlib, sys
 names = [path.name for path in pathlib.Path(sys.argv[-1]).iterdir()]
 print("SUMMARY: AddressSanitizer: heap-use-after-free", file=sys.stderr)
 sys.exit(1 if "-runs=0" in sys.argv and names == ["new"] else 0)
+'''
+
+
+# Chooses all inputs of the folders but those that are to be merged into, and names them as libFuzzer does.
+MERGE_STUB = '''#!/usr/bin/env python3
+import hashlib, pathlib, sys
+into, *sources = [pathlib.Path(each) for each in sys.argv[1:] if not each.startswith("-")]
+for data in (path.read_bytes() for source in sources for path in source.iterdir()):
+    (into / hashlib.sha1(data).hexdigest()).write_bytes(data)
+    if data == b"crash":
+        sys.exit(1)
 '''
 
 
@@ -160,6 +172,35 @@ class CampaignTest(unittest.TestCase):
                               timeout=60)
         self.assertEqual(done.returncode, 2)
         self.assertIn("expected the folder of a campaign", done.stderr)
+
+    def test_what_was_found_is_merged_into_the_corpora(self):
+        stub = self.folder / "fuzz_lockstep"
+        stub.write_text(MERGE_STUB)
+        stub.chmod(0o755)
+        corpus, found = self.folder / "corpora" / "offload_lockstep", self.folder / "out" / "corpus" / "offload"
+        for folder, name in ((corpus, "reaches_hit"), (corpus, "found_old"), (found, "new")):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(name)
+
+        def merge(*arguments):
+            return subprocess.run([sys.executable, "-B", str(MERGE), str(stub), str(self.folder / "out"), "--part", "offload",
+                                   "--into", str(self.folder / "corpora"), *arguments], capture_output=True, text=True,
+                                  timeout=60)
+        done = merge()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1 found inputs before, 2 now", done.stdout)
+        contents = {"reaches": set(), "found": set()}
+        for path in corpus.iterdir():
+            contents[path.name.partition("_")[0]].add(path.read_text())
+        self.assertEqual(contents, {"reaches": {"reaches_hit"}, "found": {"found_old", "new"}})
+
+        before = sorted(corpus.iterdir())
+        (found / "newer").write_text("crash")
+        self.assertEqual(merge().returncode, 1)
+        self.assertEqual(sorted(corpus.iterdir()), before)
+        self.assertEqual(merge(str(self.folder)).returncode, 2)
+        stub.unlink()
+        self.assertEqual(merge().returncode, 77)
 
     def test_bad_input(self):
         self.campaign("--rounds", "1", "--part", "block_pool")
