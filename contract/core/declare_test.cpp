@@ -1,8 +1,11 @@
-/// Goal: an answer that is absent keeps its storage, and one that is moved takes the other's.
+/// Goal: an answer that is absent keeps its storage, and one that is moved takes the other's; lists
+/// of lists are read as they are written.
 /// Method: lists whose storage is told by its address.
 
 #include "contract/core/declare.h"
 
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,6 +41,27 @@ TEST(Reusable, WhatIsAbsentMovesNothing) {
   EXPECT_FALSE(to.has_value());
   EXPECT_EQ(to.emplace().data(), storage_of_to);
   EXPECT_EQ(from.emplace().data(), storage_of_from);
+}
+
+TEST(Reusable, IsComparedByWhatIsThere) {
+  Numbers a;
+  Numbers b;
+  a.emplace() = {1};
+  b.emplace() = {2};
+  EXPECT_FALSE(a == b);
+  a.reset();
+  EXPECT_FALSE(a == b);
+  b.reset();
+  EXPECT_TRUE(a == b) << "whatever they held before";
+}
+
+TEST(FromValue, ListsOfNumbersComeBack) {
+  const std::vector<std::vector<std::uint32_t>> lists = {{1, 2}, {}, {3}};
+  std::vector<std::vector<std::uint32_t>> read;
+  std::string expected;
+  EXPECT_TRUE(from_value(to_value(lists), read, expected));
+  EXPECT_EQ(read, lists);
+  EXPECT_FALSE(from_value(to_value(true), read, expected));
 }
 
 TEST(Reusable, ACopyHasWhatIsThere) {

@@ -69,6 +69,28 @@ TEST(DigestsLine, ComesBackAsItWas) {
   EXPECT_EQ(print(to_document(*scenario)), text);
 }
 
+TEST(Values, OfTheWrongKindSayWhatWasExpected) {
+  const std::string head = "target block_pool\n";
+  EXPECT_EQ(error_of(head + "config hash_seed=[1]\n"),
+            "a.kvs:2:8: found hash_seed=[1], expected a word or a quoted string");
+  EXPECT_EQ(
+      error_of(head + "cache_full_blocks request=A blocks=[1] num_cached_blocks=0 "
+                      "num_full_blocks=1 block_size=4 group=0 block_mask=[1]\n"),
+      "a.kvs:2:99: found block_mask=[1], expected a list of flags such as [true false] or none");
+  for (const std::string number : {"4294967296", "-1"}) {
+    EXPECT_EQ(
+        error_of(head + "config num_gpu_blocks=" + number + "\n"),
+        "a.kvs:2:8: found num_gpu_blocks=" + number + ", expected an integer from 0 to 4294967295");
+  }
+}
+
+TEST(Erased, ACopyOfNothingIsNothing) {
+  Config config = default_config(target());
+  const Config nothing;
+  config = nothing;
+  EXPECT_FALSE(config.has_value());
+}
+
 TEST(DigestsLine, IsCheckedWithItsDigests) {
   const std::string head = "target block_pool\n";
   const std::string form = head + "digests members=[error]\n";
@@ -83,6 +105,8 @@ TEST(DigestsLine, IsCheckedWithItsDigests) {
   starts(head + "take_events\ndigests members=[error]\n",
          "a.kvs:3:1: found 'digests' after a command, expected digests before every command");
   starts(head + "digests\n", "a.kvs:2:1: found digests without members");
+  starts(head + "digests members=[error gone]\n",
+         "a.kvs:2:1: found member 'gone', expected one of error");
   starts(head + "digests members=[gone]\n",
          "a.kvs:2:1: found member 'gone', expected one of error");
   starts(head + "digests here members=[error]\n", "a.kvs:2:1: found 'digests here'");

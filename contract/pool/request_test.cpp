@@ -163,7 +163,7 @@ TEST(Request, AppendingIsTheSameAsStartingWithTheTokens) {
 
 TEST(Request, AssigningIsTheSameAsConstructing) {
   const HashConfig config{HashAlgorithm::kSha256Cbor, "7", 3};
-  Request request(two_images(), HashConfig{});
+  Request request(two_images(), {HashAlgorithm::kXxhashCbor, "0", 4});
   for (std::size_t num_tokens : {2U, 30U, 5U}) {
     RequestSpec spec;
     spec.tokens = iota_tokens(num_tokens);

@@ -57,7 +57,6 @@ struct Owner {
 KVFENCE_HOST_DEVICE constexpr bool operator==(const Owner& a, const Owner& b) {
   return a.tag == b.tag && a.granule_index == b.granule_index;
 }
-KVFENCE_HOST_DEVICE constexpr bool operator!=(const Owner& a, const Owner& b) { return !(a == b); }
 
 /// The bytes, as two words of the machine.
 struct alignas(kGranuleBytes) Granule {

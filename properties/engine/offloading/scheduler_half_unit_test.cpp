@@ -1067,6 +1067,17 @@ TEST_P(FencingConnector, AResetFlushesEveryJobAndForgetsIt) {
   EXPECT_EQ(half.match("D"), "0");
 }
 
+TEST_P(FencingConnector, AReportFromBeforeAResetHidesNoneBehindIt) {
+  Half half = half_of(fence_spec());
+  half.add("A", tokens_of(1, 12));
+  half.alloc("A", {{1, 2, 3}}, 0);
+  half.step({{"A", 8, {{1, 2}}}});
+  half.connector->reset_cache();
+  half.step({{"A", 4, {{3}}}});
+  half.completed({0, 1});
+  EXPECT_EQ(half.held(), "A2 A1 A0");
+}
+
 TEST_P(FencingConnector, BehindAResetEverythingIsStoredAnew) {
   Half half = half_of(fence_spec());
   half.add("A", tokens_of(1, 12));
