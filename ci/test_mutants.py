@@ -4,6 +4,7 @@
 import importlib.machinery
 import importlib.util
 import pathlib
+import tempfile
 import unittest
 
 import plant
@@ -95,6 +96,16 @@ class Mutants(unittest.TestCase):
                     "m3": {"random": None, "traces": "expectation"}}
         row = mutants.rows_of_layers(all_three, verdicts, set())["reference"]
         self.assertEqual((row["mutants"], row["killed"], row["random"], row["by traces, golden values or rules"]), (3, 3, 2, 2))
+
+    def test_a_run_goes_on_where_it_was_stopped(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "verdicts.jsonl")
+            self.assertEqual(mutants.known_verdicts(file, {"seed": 1}), {})
+            file.write_text('{"seed": 1}\n{"name": "m1", "mutant": "a", "verdict": {"random": null}}\n{"name": "m2", "mu')
+            self.assertEqual(mutants.known_verdicts(file, {"seed": 1}), {"m1": {"random": None}})
+            self.assertEqual(mutants.known_verdicts(file, {"seed": 2}), {}, "of another run")
+            file.write_text("")
+            self.assertEqual(mutants.known_verdicts(file, {"seed": 1}), {})
 
     def test_the_table_of_equivalent_mutants_can_be_read(self):
         for key in mutants.equivalent_mutants():
