@@ -66,13 +66,12 @@ std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
       const std::uint32_t end = std::min(begin + size, run.end);
       const bool is_known = end <= prefixes.num_tokens();
       Content content = is_known ? Content{prefixes.id(end), begin, end, group} : Content{};
-      if (begin < run.begin || size == 1) {
+      if (begin < run.begin) {
         const Content& before = blocks[block];
-        const bool is_own =
-            is_content_of(before, prefixes, group, begin, std::max(begin + 1, run.begin));
+        const bool is_own = is_content_of(before, prefixes, group, begin, run.begin);
         // The last token of a prompt that was found whole is computed again.
         if (is_own && before.end >= end) continue;
-        if (!is_own && begin < run.begin) content = {};
+        if (!is_own) content = {};
       }
       filled.push_back({block, group, content});
     }

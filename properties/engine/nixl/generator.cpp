@@ -180,6 +180,7 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
 Record draw_pair(Choices& choices, Config& config) {
   config.engines = 2;
   config.consumer_num_gpu_blocks = choices.once_in(2) ? 5 + choices.below(16) : 0;
+  if (config.hash_block_size <= kSmallBlockMax) config.hash_block_size = 1 + choices.below(4);
   config.groups = {full(config.hash_block_size)};
   config.ranks = config.consumer_ranks = 1 + choices.below(2);
   const std::uint32_t ratio = 1 + choices.below(2);
