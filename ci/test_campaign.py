@@ -59,11 +59,12 @@ sys.exit(1 if "-runs=0" in sys.argv and names == ["new"] else 0)
 '''
 
 
-# Chooses all inputs of the folders but those that are to be merged into, and names them as libFuzzer does.
+# Chooses all inputs that the first folder does not have, and names them as libFuzzer does.
 MERGE_STUB = '''#!/usr/bin/env python3
 import hashlib, pathlib, sys
 into, *sources = [pathlib.Path(each) for each in sys.argv[1:] if not each.startswith("-")]
-for data in (path.read_bytes() for source in sources for path in source.iterdir()):
+known = {path.read_bytes() for path in into.iterdir()}
+for data in {path.read_bytes() for source in sources for path in source.iterdir()} - known:
     (into / hashlib.sha1(data).hexdigest()).write_bytes(data)
     if data == b"crash":
         sys.exit(1)
@@ -198,7 +199,11 @@ class CampaignTest(unittest.TestCase):
         (found / "newer").write_text("crash")
         self.assertEqual(merge().returncode, 1)
         self.assertEqual(sorted(corpus.iterdir()), before)
-        self.assertEqual(merge(str(self.folder)).returncode, 2)
+        for arguments, words in (((str(self.folder),), "expected a folder of ci/campaign --fuzz"),
+                                 (("--part", "no_such"), "expected a part of fuzz/targets.txt")):
+            done = merge(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
         stub.unlink()
         self.assertEqual(merge().returncode, 77)
 
