@@ -15,6 +15,7 @@
 #include "contract/core/check.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
+#include "properties/core/left_out.h"
 #include "properties/draws/choices.h"
 #include "properties/kv_cache/group_draws.h"
 #include "properties/targets/rooms.h"
@@ -26,6 +27,13 @@ namespace {
 constexpr std::uint32_t kManyGroupsOnceIn = 16;
 /// One group in so many has larger blocks than its kind.
 constexpr std::uint32_t kLargeBlocksOnceIn = 16;
+
+const LeftOut kOneTokenLoaded(
+    LeftOut::By::kGenerator,
+    "engine, an OffloadingConnector: a prompt of one token over blocks of one token",
+    "upstream computes a loaded prompt's last token again, so this one counts as not computed: it "
+    "is looked up anew, and waits for ever",
+    "engine/offloading/left_out/a_prompt_of_one_token.kvs");
 
 /// The same for whoever prefills and decodes: two or more requests fill the smaller GPU pool
 /// together, and few do so alone.
@@ -39,6 +47,8 @@ Habits draw_habits(const Config& config, Choices& choices) {
   habits.unit = kv_cache::common_block_size(pool);
   habits.prompt_max = std::max(1U, capacity / (1 + choices.below(3)));
   habits.output_max = choices.once_in(3) ? 3 : 1 + capacity / (1 + choices.below(3));
+  // Who drafts shows it from the second step on that decodes.
+  if (config.num_speculative_tokens > 0) habits.output_max += 2 * config.num_speculative_tokens;
   habits.vary_in = choices.once_in(3) ? 3 : 12;
   habits.skip_in = choices.once_in(4) ? 2 : 16;
   habits.live_max = 2 + choices.below(6);
@@ -64,11 +74,9 @@ Config draw_small_engine(Assembly assembly, Choices& choices) {
   static_cast<kv_cache::Config&>(config) = kv_cache::draw_config(choices);
   config.num_gpu_blocks = 5 + choices.below(16);
   config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
-  // A request of one token that is loaded whole has nothing left to compute.
-  const std::uint32_t small_min = assembly == Assembly::kSimple ? 1 : 2;
-  if (config.hash_block_size <= kSmallBlockMax) {
-    config.hash_block_size = small_min + choices.below(5 - small_min);
-  }
+  if (config.hash_block_size <= kSmallBlockMax) config.hash_block_size = 1 + choices.below(4);
+  // Two tokens of a prompt, and one to say (kOneTokenLoaded).
+  config.max_model_len = std::max(3U, config.max_model_len);
   if (config.has_device()) config.hash_block_size = std::min(config.hash_block_size, 16U);
   config.groups = {full(config.hash_block_size)};
   config.retention_interval.reset();
@@ -475,8 +483,10 @@ class Generator final : public GeneratorFor<EngineTarget> {
     command.id = picture_.new_name();
     const std::uint32_t length_max =
         choices.once_in(16) ? picture_.config.max_model_len - 1 : habits.prompt_max;
-    const std::uint32_t length =
+    std::uint32_t length =
         1 + (choices.once_in(3) ? skewed(choices, length_max) : choices.below(length_max));
+    const bool is_one_block = length == 1 && picture_.config.hash_block_size == 1;
+    if (kOneTokenLoaded(is_one_block && picture_.config.connector<offloading::Record>())) ++length;
     while (command.tokens.size() < length) {
       const TokenId symbol = choices.once_in(habits.vary_in) ? 1U : 0U;
       picture_.tokens.append(symbol, habits.unit, choices, command.tokens);

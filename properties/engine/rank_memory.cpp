@@ -56,7 +56,9 @@ void take_in_step(const SchedulerObservation& shown, const SchedulerConfig& conf
   step.zeroed = *shown.new_block_ids;
   step.has_drafts_ahead = config.async_scheduling && config.num_speculative_tokens > 0;
   if (config.policy != SchedulingPolicy::kPriority) return;
-  for (const std::string& name : *shown.preempted) step.victims.push_back(tables[name]);
+  for (const std::string& name : *shown.preempted) {
+    step.victims.push_back({name, tables[name]});
+  }
 }
 
 void settle(std::vector<Run>& runs, const Sequences& sequences,
@@ -102,12 +104,13 @@ RankMemory::RankMemory(const Words& words, const KVCacheManagerConfig& config,
   }
 }
 
-std::optional<Broken> RankMemory::zero(std::size_t rank, const StepOnBlocks& step) {
+std::optional<Broken> RankMemory::zero(std::size_t rank, const StepOnBlocks& step,
+                                       const Sequences& sequences) {
   for (BlockId block : step.zeroed) {
     if (contains(step.lost, block)) continue;
     if (auto found = overwrite(rank, block, "zeroed for somebody else", {})) return found;
   }
-  forgive_victims(step.victims, step.lost, groups_, ranks_[rank].blocks);
+  forgive_victims(step.victims, step.lost, sequences, groups_, ranks_[rank].blocks);
   return std::nullopt;
 }
 

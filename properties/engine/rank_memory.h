@@ -56,7 +56,7 @@ struct PlannedCopy {
 struct StepOnBlocks {
   std::vector<Run> runs;
   std::vector<BlockId> zeroed;
-  std::vector<BlocksByGroup> victims;  ///< as forgive_victims wants them
+  std::vector<PreemptedTable> victims;  ///< as forgive_victims wants them
   std::vector<BlockId> lost;
   bool has_drafts_ahead = false;  ///< it may be planned with drafts that are rejected
 };
@@ -115,7 +115,8 @@ class RankMemory {
   // Each on one rank; nothing, or the first rule that it breaks.
 
   /// Before a step computes.
-  std::optional<Broken> zero(std::size_t rank, const StepOnBlocks& step);
+  std::optional<Broken> zero(std::size_t rank, const StepOnBlocks& step,
+                             const Sequences& sequences);
   /// All requests write their tokens, then all read what they attend to.
   std::optional<Broken> compute(std::size_t rank, const StepOnBlocks& step,
                                 const Sequences& sequences);

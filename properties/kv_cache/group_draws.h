@@ -2,6 +2,7 @@
 
 /// The groups that generators build their configurations from, and how much these hold.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "contract/kv_cache/kv_cache_manager.h"
@@ -21,9 +22,10 @@ inline KVCacheSpec window_of(std::uint32_t num_tokens, std::uint32_t block_size)
           .sliding_window = num_tokens};
 }
 
-/// A window of up to three blocks.
+/// A window of up to three blocks, or now and then of up to twelve tokens.
 inline KVCacheSpec draw_window(Choices& choices, std::uint32_t block_size) {
-  return window_of(1 + choices.below(3 * block_size), block_size);
+  const std::uint32_t most = std::max(3 * block_size, choices.once_in(4) ? 12U : 0U);
+  return window_of(1 + choices.below(most), block_size);
 }
 
 inline KVCacheSpec mamba(std::uint32_t block_size) {

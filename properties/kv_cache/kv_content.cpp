@@ -66,12 +66,13 @@ std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
       const std::uint32_t end = std::min(begin + size, run.end);
       const bool is_known = end <= prefixes.num_tokens();
       Content content = is_known ? Content{prefixes.id(end), begin, end, group} : Content{};
-      if (begin < run.begin) {
+      if (begin < run.begin || size == 1) {
         const Content& before = blocks[block];
-        const bool is_own = is_content_of(before, prefixes, group, begin, run.begin);
+        const bool is_own =
+            is_content_of(before, prefixes, group, begin, std::max(begin + 1, run.begin));
         // The last token of a prompt that was found whole is computed again.
         if (is_own && before.end >= end) continue;
-        if (!is_own) content = {};
+        if (!is_own && begin < run.begin) content = {};
       }
       filled.push_back({block, group, content});
     }
@@ -106,17 +107,24 @@ std::optional<WrongRead> wrong_read(const Run& run, const Prefixes& prefixes,
   return std::nullopt;
 }
 
-void forgive_victims(const std::vector<BlocksByGroup>& victims, const std::vector<BlockId>& lost,
-                     const std::vector<KVCacheSpec>& groups, std::vector<Content>& blocks) {
+void forgive_victims(const std::vector<PreemptedTable>& victims, const std::vector<BlockId>& lost,
+                     const Sequences& sequences, const std::vector<KVCacheSpec>& groups,
+                     std::vector<Content>& blocks) {
   if (kServedVictims(!lost.empty())) {
     for (BlockId block : lost) blocks[block] = kAnything;
   }
-  for (const BlocksByGroup& table : victims) {
+  for (const auto& [request, table] : victims) {
+    const auto found = sequences.find(request);
+    if (found == sequences.end()) continue;
+    const Prefixes& prefixes = found->second;
     for (GroupId group = 0; group < table.size(); ++group) {
-      for (BlockId block : table[group]) {
-        Content& content = blocks[block];
-        const bool is_full = content.end - content.begin == groups[group].block_size;
-        if (block != kNullBlockId && !is_full) content = kAnything;
+      const std::uint32_t size = groups[group].block_size;
+      for (std::uint32_t place = 0; place < table[group].size(); ++place) {
+        const BlockId block = table[group][place];
+        if (block == kNullBlockId) continue;
+        const std::uint32_t begin = place * size;
+        const bool is_own = is_content_of(blocks[block], prefixes, group, begin, begin + size);
+        if (!is_own) blocks[block] = kAnything;
       }
     }
   }

@@ -88,12 +88,19 @@ std::optional<WrongRead> wrong_read(const Run& run, const Prefixes& prefixes,
                                     const std::vector<KVCacheSpec>& groups,
                                     const std::vector<Content>& blocks);
 
+/// A request that a step preempts, with its table before that step.
+struct PreemptedTable {
+  std::string request;
+  BlocksByGroup table;
+};
+
 /// Under the priority policy a victim may have been served in the same step already. Upstream's
 /// scheduler then leaves blocks in the GPU's cache that nobody computes, and has blocks zeroed that
-/// nobody has: neither is a connector's fault. So a rank's lost blocks, and the victims' that are
-/// not full, pass for whatever is looked for.
-/// victims: their tables before the step; lost: new blocks that nobody has.
-void forgive_victims(const std::vector<BlocksByGroup>& victims, const std::vector<BlockId>& lost,
-                     const std::vector<KVCacheSpec>& groups, std::vector<Content>& blocks);
+/// nobody has: neither is a connector's fault. So a rank's lost blocks, and the victims' that they
+/// had not filled with tokens of their own, pass for whatever is looked for.
+/// lost: new blocks that nobody has.
+void forgive_victims(const std::vector<PreemptedTable>& victims, const std::vector<BlockId>& lost,
+                     const Sequences& sequences, const std::vector<KVCacheSpec>& groups,
+                     std::vector<Content>& blocks);
 
 }  // namespace kvfence

@@ -98,10 +98,15 @@ def corrected_halves(base: Any, scheduler_half: Any, worker_half: Any, worker_ty
 
         def __init__(self, spec: Any):
             super().__init__(spec)
-            # Of a group without a sliding_window, Mamba, the last GPU block is all that a load wants.
-            self._groups_of_windows = [
-                index for index in self._sliding_window_groups
-                if hasattr(spec.kv_cache_config.kv_cache_groups[index].kv_cache_spec, "sliding_window")]
+            # The last GPU blocks of an offloaded one that a load may want, by group. Mamba, which has no
+            # sliding_window: the last state, and where each token has one, that before a prompt's last token.
+            factor = self.config.block_size_factor
+            self._num_needed = {}
+            for index in self._sliding_window_groups:
+                kv_cache_spec = spec.kv_cache_config.kv_cache_groups[index].kv_cache_spec
+                num_states = 2 if kv_cache_spec.block_size == 1 else 1
+                is_window = hasattr(kv_cache_spec, "sliding_window")
+                self._num_needed[index] = factor if is_window else min(factor, num_states)
 
         def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple:
             """load_beside_stores."""
@@ -149,11 +154,10 @@ def corrected_halves(base: Any, scheduler_half: Any, worker_half: Any, worker_ty
             factor = self.config.block_size_factor
             for status in self._req_status.values():
                 for config, group in zip(self.config.kv_group_configs, status.group_states):
-                    if config.group_idx not in self._groups_of_windows:
-                        continue
-                    for start in range(0, len(group.block_ids) - factor + 1, factor):
-                        if 0 in group.block_ids[start:start + factor]:
-                            group.block_ids[start + factor - 1] = 0
+                    num_needed = self._num_needed.get(config.group_idx, 0)
+                    for end in range(factor, len(group.block_ids) + 1, factor):
+                        if 0 in group.block_ids[end - num_needed:end]:
+                            group.block_ids[end - 1] = 0
 
     class ReportingOnce(worker_type):
         """duplicate_reports."""

@@ -40,6 +40,13 @@ std::uint32_t window_of(const KVCacheSpec& spec, std::uint32_t offloaded_block_s
   return ceil_div(spec.sliding_window, offloaded_block_size);
 }
 
+/// The last GPU blocks of an offloaded one that a load may want: Mamba's last state, and where each
+/// token has one, that before the last token of a prompt.
+std::uint32_t num_needed_of(const KVCacheSpec& spec, std::uint32_t block_size_factor) {
+  if (spec.kind != KVCacheSpecKind::kMamba) return block_size_factor;
+  return std::min(block_size_factor, spec.block_size == 1 ? 2U : 1U);
+}
+
 class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
  public:
   /// Requires: check_spec(spec) finds nothing, and the rule offload_fences_reuse; tiers only if
@@ -64,7 +71,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
       group.block_size = kv_cache_spec.block_size;
       group.offloaded_block_size = group.block_size * block_size_factor_;
       group.window = window_of(kv_cache_spec, group.offloaded_block_size);
-      group.needs_last_alone = kv_cache_spec.kind == KVCacheSpecKind::kMamba;
+      group.num_needed = num_needed_of(kv_cache_spec, block_size_factor_);
       group.key_shape.hash_bytes = hash_bytes(hash.algorithm);
       group.key_shape.hashes_per_key = group.offloaded_block_size / hash.hash_block_size;
       group.key_shape.hash_of_key = group.key_shape.hashes_per_key - 1;
@@ -297,7 +304,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     std::uint32_t offloaded_block_size = 0;  ///< tokens
     std::uint32_t window = 0;                ///< offloaded blocks; 0: not windowed
     std::uint32_t alignment = 0;             ///< offloaded blocks a segment; 0: all are stored
-    bool needs_last_alone = false;           ///< of an offloaded block: Mamba's state
+    std::uint32_t num_needed = 0;            ///< GPU blocks, the last of an offloaded one
     OffloadKeyShape key_shape;
 
     bool is_windowed() const { return window > 0; }
@@ -405,8 +412,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   /// Whether the GPU has all of an offloaded block that a load may want.
   bool is_whole(const Group& group, const Table& table, std::uint32_t index) const {
     const std::size_t end = std::size_t{index + 1} * block_size_factor_;
-    const std::uint32_t num_needed = group.needs_last_alone ? 1 : block_size_factor_;
-    for (std::size_t place = end - num_needed; place < end; ++place) {
+    for (std::size_t place = end - group.num_needed; place < end; ++place) {
       if (block_at(table, place) == kNullBlockId) return false;
     }
     return true;

@@ -192,7 +192,6 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
 Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kSynchronous, choices);
   config.enable_caching = !choices.once_in(3);
-  if (config.hash_block_size <= kSmallBlockMax) config.hash_block_size = 1 + choices.below(4);
   config.groups = {full(config.hash_block_size)};
   config.policy = "fcfs";
   config.async_scheduling = false;

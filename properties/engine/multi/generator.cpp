@@ -105,9 +105,6 @@ Config draw_pair(Choices& choices) {
   Config config = offloading::draw_without_drafts(choices);
   auto offloading = config.edit_connector<offloading::Record>();
   const nixl::Record nixl = nixl::draw_pair(choices, config);
-  // A request of one token that is loaded whole has nothing left to compute.
-  config.hash_block_size = std::max(2U, config.hash_block_size);
-  config.groups = {full(config.hash_block_size)};
   config.retention_interval.reset();
   const bool has_tiers = offloading.spec_name != offloading::Record().spec_name;
   if (has_tiers) offloading = offloading::Record();

@@ -32,7 +32,7 @@ class ScriptedDraws final : public Draws {
         has_groups_(config.groups.size() > 1),
         hit_in_(choices.once_in(4) ? 6 : 2),
         again_in_(choices.once_in(2) ? 6 : 24),
-        hold_in_(choices.once_in(3) ? 6 : 2),
+        hold_in_(choices.once_in(3) ? 6 : 1 + choices.below(2)),
         params_in_(choices.once_in(2) ? 3 : 24),
         late_in_(1 + choices.below(3)),
         fail_in_(choices.once_in(3) ? 3 : 12),

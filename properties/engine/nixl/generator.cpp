@@ -20,6 +20,7 @@
 namespace kvfence::engine::nixl {
 namespace {
 
+constexpr std::uint32_t kLaterOnDevices = 4;
 /// Of what happened lately, so many are remembered.
 constexpr std::size_t kLatelyMax = 4;
 
@@ -40,7 +41,11 @@ class PairDraws final : public Draws {
         part_in_(choices.once_in(2) ? 2 : 8),
         fail_in_(choices.once_in(2) ? 3 : 10),
         read_late_in_(draw_lateness(config.consumer_ranks, choices)),
-        notice_late_in_(draw_lateness(config.ranks, choices)) {}
+        notice_late_in_(draw_lateness(config.ranks, choices)) {
+    // On devices a step takes many commands.
+    if (!config.has_device()) return;
+    for (std::uint32_t& late_in : read_late_in_) late_in *= kLaterOnDevices;
+  }
 
   void adjust(Habits& habits, Choices& /*choices*/) const override {
     habits.skip_in = 16;
@@ -160,7 +165,7 @@ class PairDraws final : public Draws {
   const std::uint32_t decode_in_;  ///< one request in so many decodes at the producer
   const std::uint32_t part_in_;    ///< one advance in so many does not reach the end
   const std::uint32_t fail_in_;    ///< one end in so many is a failure, where there may be any
-  const std::vector<std::uint32_t> read_late_in_;    ///< by the consumer's rank
+  std::vector<std::uint32_t> read_late_in_;          ///< by the consumer's rank
   const std::vector<std::uint32_t> notice_late_in_;  ///< by the producer's
 
   std::vector<ReadState> reads_;
@@ -180,7 +185,6 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
 Record draw_pair(Choices& choices, Config& config) {
   config.engines = 2;
   config.consumer_num_gpu_blocks = choices.once_in(2) ? 5 + choices.below(16) : 0;
-  if (config.hash_block_size <= kSmallBlockMax) config.hash_block_size = 1 + choices.below(4);
   config.groups = {full(config.hash_block_size)};
   config.ranks = config.consumer_ranks = 1 + choices.below(2);
   const std::uint32_t ratio = 1 + choices.below(2);

@@ -297,7 +297,7 @@ class Invariants final : public Rules {
       for (const BlockId block : step.zeroed) {
         if (!contains(step.lost, block)) blocks[block] = {};
       }
-      forgive_victims(step.victims, step.lost, groups, blocks);
+      forgive_victims(step.victims, step.lost, sequences_, groups, blocks);
       for (const Receive& receive : step.receives) {
         for (const BlockId block : receive.local_blocks) blocks[block] = {};
       }

@@ -150,7 +150,7 @@ class Copies : public RankMemory {
                     : copy.is_store && contains(step.requests_to_flush, copy.request);
         if (is_flushed && copy.is_under_way()) end(rank, copy, true);
       }
-      if (auto wrong = zero(index, step)) return wrong;
+      if (auto wrong = zero(index, step, sequences)) return wrong;
       for (Copy copy : step.loads) {
         if (!fences_) copy.job = next_jobs_[index]++;
         if (auto wrong = submit(index, copy)) return wrong;

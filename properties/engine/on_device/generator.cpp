@@ -227,8 +227,6 @@ simple::Record draw_simple(Choices& choices) {
 /// A pair over NIXL, mostly with the OffloadingConnector beside it.
 Config draw_pair(Config config, Choices& choices) {
   const nixl::Record nixl = nixl::draw_pair(choices, config);
-  config.hash_block_size = std::max(2U, config.hash_block_size);
-  config.groups = {full(config.hash_block_size)};
   config.consumer_ranks = config.ranks = 1 + choices.below(2);
   config.enable_caching = !choices.once_in(8);
   // With another step under way upstream may read into blocks to which its forward still writes.

@@ -112,7 +112,7 @@ class Copies : public RankMemory {
     for (std::size_t index = 0; index < ranks_.size(); ++index) {
       Rank& rank = ranks_[index];
       while (step.need_flush && !rank.copies.empty()) end_copy(rank, rank.copies.begin());
-      if (auto wrong = zero(index, step)) return wrong;
+      if (auto wrong = zero(index, step, sequences)) return wrong;
       if (auto wrong = compute(index, step, sequences)) return wrong;
       for (const Event& event : step.events) {
         if (auto wrong = submit(index, event)) return wrong;

@@ -500,11 +500,14 @@ class FencingOffloadingConnector final
     return num_tokens;
   }
 
-  // Whether the GPU has all of an offloaded block that a load may want: with Mamba the last state.
+  // Whether the GPU has all of an offloaded block that a load may want: with Mamba the state behind
+  // the block, or behind all but its last token, which a prompt that ends there computes again.
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _build_store_jobs, for Mamba; ours
   bool is_whole(std::size_t group, std::span<const BlockId> gpu_blocks) const {
-    if (spec_.kv_cache.groups[group].kind == KVCacheSpecKind::kMamba) {
-      return gpu_blocks.back() != kNullBlockId;
+    const KVCacheSpec& group_spec = spec_.kv_cache.groups[group];
+    if (group_spec.kind == KVCacheSpecKind::kMamba) {
+      const std::size_t num_states = group_spec.block_size == 1 ? 2 : 1;
+      if (gpu_blocks.size() > num_states) gpu_blocks = gpu_blocks.last(num_states);
     }
     return std::find(gpu_blocks.begin(), gpu_blocks.end(), kNullBlockId) == gpu_blocks.end();
   }
