@@ -15,7 +15,6 @@
 #include "properties/core/invariant_values.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/block_table_rules.h"
-#include "properties/kv_cache/distinct_keys.h"
 #include "properties/targets/rooms.h"
 
 namespace kvfence::kv_cache {
@@ -298,7 +297,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
         mamba_keys_.insert(keys[block]);
       }
     }
-    add("duplicate_key", num_keys > distinct_keys_.count(keys));
+    add("duplicate_key", num_keys > after.num_cached_keys);
     add("delayed_blocks_cached", std::holds_alternative<CacheBlocks>(command) && adds_keys);
 
     bool drops = false;
@@ -322,8 +321,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
 
   const KVCacheManagerConfig& config_ = setup();
   std::vector<std::uint64_t> reached_tokens_;  ///< by request: where its slots ended last
-  DistinctKeys distinct_keys_;
-  std::set<BlockHash> mamba_keys_;  ///< cached since the step began
+  std::set<BlockHash> mamba_keys_;             ///< cached since the step began
 };
 
 }  // namespace

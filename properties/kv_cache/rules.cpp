@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -22,7 +23,6 @@
 #include "properties/core/named_place.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/block_table_rules.h"
-#include "properties/kv_cache/distinct_keys.h"
 #include "properties/pool/event_mirror.h"
 #include "properties/targets/rooms.h"
 
@@ -137,6 +137,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     if (is_refused && has_change) found = judged(check_unchanged(observation, world));
     if (!is_refused) count_allocated(command, observation, world);
     if (!found && is_seen) found = judged(check_state(observation, world));
+    if (!found) take_in_keys(observation, has_change);
     if (!found) found = judged(check_numbers(observation, world));
     if (!found && !is_refused) {
       found = judged(std::visit(
@@ -155,9 +156,8 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     }
 
     if (std::holds_alternative<NewStepStarts>(command)) mamba_keys_.clear();
-    for (BlockId block = 0; has_change && block < before_->keys->size(); ++block) {
+    for (const BlockId block : new_keys_) {
       const BlockHash& key = (*observation.keys)[block];
-      if (key.empty() || key == (*before_->keys)[block]) continue;
       const bool is_mamba = config_.groups[get_group_id(key)].kind == KVCacheSpecKind::kMamba;
       if (is_mamba) mamba_keys_.insert(key);
     }
@@ -337,6 +337,26 @@ class Invariants final : public RulesFor<KVCacheTarget> {
 
   // ---- The state ----
 
+  /// Most commands cache nothing: then the keys are those that were counted before.
+  void take_in_keys(const Observation& shown, bool has_change) {
+    new_keys_.clear();
+    bool has_changed = !has_change;
+    for (BlockId block = 0; has_change && block < before_->keys->size(); ++block) {
+      const BlockHash& key = (*shown.keys)[block];
+      if (key == (*before_->keys)[block]) continue;
+      has_changed = true;
+      if (!key.empty()) new_keys_.push_back(block);
+    }
+    if (!has_changed || !shown.keys.has_value()) return;
+    distinct_.clear();
+    for (const BlockHash& key : *shown.keys) {
+      if (!key.empty()) distinct_.push_back(key);
+    }
+    std::sort(distinct_.begin(), distinct_.end());
+    const auto end = std::unique(distinct_.begin(), distinct_.end());
+    num_keys_ = static_cast<std::uint32_t>(end - distinct_.begin());
+  }
+
   Found check_numbers(const Observation& shown, const World& world) {
     const std::uint32_t num_usable = config_.num_usable_blocks();
     if (num_allocated_ == 0 && shown.num_free_blocks != num_usable) {
@@ -350,9 +370,8 @@ class Invariants final : public RulesFor<KVCacheTarget> {
       }
     }
     if (shown.keys.has_value()) {
-      const std::uint32_t num_keys = distinct_keys_.count(*shown.keys);
-      if (shown.num_cached_keys != num_keys) {
-        return broken("numbers_add_up", "num_cached_keys", num_keys, shown.num_cached_keys, world);
+      if (shown.num_cached_keys != num_keys_) {
+        return broken("numbers_add_up", "num_cached_keys", num_keys_, shown.num_cached_keys, world);
       }
     }
     const std::uint32_t num_all = config_.pool.num_gpu_blocks - 1;
@@ -450,9 +469,8 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     }
     const Request* request = name ? world.requests().find(*name) : nullptr;
     const BlocksByGroup* table = request ? find_table(*shown.tables, *name) : nullptr;
-    for (BlockId block = 0; block < before_->keys->size(); ++block) {
+    for (const BlockId block : new_keys_) {
       const BlockHash& key = (*shown.keys)[block];
-      if (key.empty() || key == (*before_->keys)[block]) continue;
       bool is_computed = false;
       for (GroupId group = 0; table && group < config_.groups.size(); ++group) {
         const std::uint32_t block_size = config_.groups[group].block_size;
@@ -499,7 +517,9 @@ class Invariants final : public RulesFor<KVCacheTarget> {
 
   KVCacheManagerConfig config_;
   BlockTableInvariants block_tables_;
-  DistinctKeys distinct_keys_;
+  std::vector<BlockId> new_keys_;           ///< blocks that the command gave a key, as far as shown
+  std::uint32_t num_keys_ = 0;              ///< different ones, where keys were shown last
+  std::vector<std::string_view> distinct_;  ///< scratch
   EventMirror index_;
   std::vector<bool> allocated_;     ///< by request
   std::vector<Aliasing> aliasing_;  ///< by request
