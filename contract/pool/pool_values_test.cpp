@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,12 +14,17 @@
 namespace kvfence {
 namespace {
 
-bool is_read(std::string_view text) {
+template <class Member>
+bool is_read(std::string_view text, Member& member) {
   const Parsed<Value> value = parse_value(text);
   EXPECT_TRUE(value) << text;
-  std::vector<KVCacheEvent> events;
   std::string expected;
-  return from_value(*value, events, expected);
+  return from_value(*value, member, expected);
+}
+
+bool is_read(std::string_view text) {
+  std::vector<KVCacheEvent> events;
+  return is_read(text, events);
 }
 
 TEST(KVCacheEvents, WhatIsNoneIsRefused) {
@@ -27,8 +33,36 @@ TEST(KVCacheEvents, WhatIsNoneIsRefused) {
   EXPECT_TRUE(is_read("[(cleared) " + stored + ")]"));
   EXPECT_FALSE(is_read("[" + stored + " extra_keys=[])]"));
   EXPECT_FALSE(is_read("[" + stored + " extra_keys=5)]"));
+  EXPECT_FALSE(is_read("[" + stored + " extra_keys=[5])]"));
+  EXPECT_FALSE(is_read("[(stored block_hashes=5 parent_block_hash=none token_ids=[] block_size=1)]"));
   EXPECT_FALSE(is_read("[(nope)]"));
   EXPECT_FALSE(is_read("[(cleared x=1)]"));
+  EXPECT_FALSE(is_read("5"));
+}
+
+TEST(KVCacheEvents, AConnectorsHasNoExtraKeysAtAll) {
+  const std::string stored =
+      "[(stored block_hashes=[0x01] parent_block_hash=none token_ids=[1] block_size=1";
+  std::vector<KVCacheEvent> events;
+  ASSERT_TRUE(is_read(stored + " medium=CPU)]", events));
+  EXPECT_TRUE(std::get<BlockStored>(events.front()).extra_keys.empty());
+  ASSERT_TRUE(is_read(stored + ")]", events));
+  EXPECT_EQ(std::get<BlockStored>(events.front()).extra_keys.size(), 1U);
+}
+
+TEST(MmFeatures, TheLastReadAreThere) {
+  std::vector<MmFeature> items;
+  ASSERT_TRUE(is_read("[(item id=cat offset=4 length=4)]", items));
+  ASSERT_TRUE(is_read("[(item id=dog offset=0 length=4)]", items));
+  ASSERT_EQ(items.size(), 1U);
+  EXPECT_EQ(items.front().identifier, "dog");
+  EXPECT_FALSE(is_read("5", items));
+}
+
+TEST(Names, AreAList) {
+  std::vector<std::string> names;
+  EXPECT_TRUE(is_read("[A B]", names));
+  EXPECT_FALSE(is_read("A", names));
 }
 
 }  // namespace
