@@ -53,6 +53,11 @@ class Mutants(unittest.TestCase):
             releases = {"worker": (), "tiering": ("v0.23",)}.get(target, ("v0.19", "v0.23"))
             self.assertEqual(found, {(release, suffix) for release in releases for suffix in (".kvs", ".gz")}, target)
 
+    def test_what_a_compiler_runs_is_left_alone(self):
+        table = plant.Source("layer/a.cpp", "constexpr auto kAll = [] {\n  int n = 1;\n  n += 2;\n  return n;\n}();\n"
+                                            "constexpr int f(int n) {\n  return n + 1;\n}\n")
+        self.assertEqual([table.texts[first] for first, _, _ in mutants.changes_of(table)], ["+", "1"])
+
     def test_the_head_of_a_loop_has_no_statement(self):
         loop = plant.Source("layer/a.cpp", "void f() {\n  for (int i = 0; i < n(); ++i) go([&] { run(); });\n}\n")
         left_out = [" ".join(loop.texts[first:last]) for first, last, new in mutants.changes_of(loop) if not new]
