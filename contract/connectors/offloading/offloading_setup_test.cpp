@@ -49,7 +49,8 @@ TEST(ConnectorSetup, WindowsFitWhereOthersEndHits) {
   EXPECT_EQ(wrong_with(config_of({full(4), sliding(8, 8)})),
             "found a windowed group with block_size=8, expected at most 4, as in a full-attention "
             "group");
-  for (const KVCacheSpec& window : {sliding(4, 3), sliding(2, 3), sliding(1, 9), sliding(3, 1)}) {
+  for (const KVCacheSpec& window : {sliding(4, 3), sliding(2, 3), sliding(1, 9), sliding(3, 1),
+                                    sliding(3, 5)}) {
     EXPECT_EQ(wrong_with(config_of({full(4), window})), "") << window.block_size;
   }
 }
@@ -66,6 +67,20 @@ TEST(ConnectorSetup, EachEngineIndexHasALabel) {
                                                 {0, {"toy", "7"}}, {1, {"toy", "0"}}}));
   labels.clear();
   EXPECT_EQ(wrong_with(config), "found engine_labels=[], expected at least one engine index");
+}
+
+TEST(ConnectorSetup, TiersNeedTheirSpec) {
+  engine::Config config = config_of({full(1)});
+  config.edit_connector<engine::offloading::Record>().num_tiers = 1;
+  EXPECT_EQ(wrong_with(config),
+            "found num_tiers=1 with spec_name=CPUOffloadingSpec, expected TieringOffloadingSpec");
+}
+
+TEST(KeyBytes, AreReadAsTheyArePrinted) {
+  KeyBytes key;
+  std::string expected;
+  ASSERT_TRUE(from_value(*parse_value("0x0102"), key, expected));
+  EXPECT_EQ(print(to_value(key)), "0x0102");
 }
 
 TEST(ConnectorSetup, TheSpecListsTheTiers) {
