@@ -34,7 +34,8 @@ TEST(KVCacheEvents, WhatIsNoneIsRefused) {
   EXPECT_FALSE(is_read("[" + stored + " extra_keys=[])]"));
   EXPECT_FALSE(is_read("[" + stored + " extra_keys=5)]"));
   EXPECT_FALSE(is_read("[" + stored + " extra_keys=[5])]"));
-  EXPECT_FALSE(is_read("[(stored block_hashes=5 parent_block_hash=none token_ids=[] block_size=1)]"));
+  EXPECT_FALSE(
+      is_read("[(stored block_hashes=5 parent_block_hash=none token_ids=[] block_size=1)]"));
   EXPECT_FALSE(is_read("[(nope)]"));
   EXPECT_FALSE(is_read("[(cleared x=1)]"));
   EXPECT_FALSE(is_read("5"));

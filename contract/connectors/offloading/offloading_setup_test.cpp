@@ -49,8 +49,8 @@ TEST(ConnectorSetup, WindowsFitWhereOthersEndHits) {
   EXPECT_EQ(wrong_with(config_of({full(4), sliding(8, 8)})),
             "found a windowed group with block_size=8, expected at most 4, as in a full-attention "
             "group");
-  for (const KVCacheSpec& window : {sliding(4, 3), sliding(2, 3), sliding(1, 9), sliding(3, 1),
-                                    sliding(3, 5)}) {
+  for (const KVCacheSpec& window :
+       {sliding(4, 3), sliding(2, 3), sliding(1, 9), sliding(3, 1), sliding(3, 5)}) {
     EXPECT_EQ(wrong_with(config_of({full(4), window})), "") << window.block_size;
   }
 }
