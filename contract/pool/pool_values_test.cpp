@@ -47,8 +47,13 @@ TEST(KVCacheEvents, AConnectorsHasNoExtraKeysAtAll) {
   std::vector<KVCacheEvent> events;
   ASSERT_TRUE(is_read(stored + " medium=CPU)]", events));
   EXPECT_TRUE(std::get<BlockStored>(events.front()).extra_keys.empty());
+  EXPECT_EQ(std::get<BlockStored>(events.front()).medium, "CPU");
+  EXPECT_FALSE(std::get<BlockStored>(events.front()).lora);
   ASSERT_TRUE(is_read(stored + ")]", events));
   EXPECT_EQ(std::get<BlockStored>(events.front()).extra_keys.size(), 1U);
+  ASSERT_TRUE(is_read(stored + " lora_name=a lora_id=1)]", events));
+  ASSERT_TRUE(std::get<BlockStored>(events.front()).lora);
+  EXPECT_EQ(std::get<BlockStored>(events.front()).lora->name, "a");
 }
 
 TEST(MmFeatures, TheLastReadAreThere) {
@@ -58,6 +63,8 @@ TEST(MmFeatures, TheLastReadAreThere) {
   ASSERT_EQ(items.size(), 1U);
   EXPECT_EQ(items.front().identifier, "dog");
   EXPECT_FALSE(is_read("5", items));
+  EXPECT_FALSE(is_read("[5]", items));
+  EXPECT_FALSE(is_read("[(cat id=cat offset=0 length=4)]", items));
 }
 
 TEST(Names, AreAList) {
