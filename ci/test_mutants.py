@@ -55,8 +55,9 @@ class Mutants(unittest.TestCase):
 
     def test_what_a_compiler_runs_is_left_alone(self):
         table = plant.Source("layer/a.cpp", "constexpr auto kAll = [] {\n  int n = 1;\n  n += 2;\n  return n;\n}();\n"
-                                            "constexpr int f(int n) {\n  return n + 1;\n}\n")
-        self.assertEqual([table.texts[first] for first, _, _ in mutants.changes_of(table)], ["+", "1"])
+                                            "constexpr int f(int n) {\n  return n + 1;\n}\n"
+                                            "constexpr auto g = [](int n) {\n  return n - 3;\n};\n")
+        self.assertEqual([table.texts[first] for first, _, _ in mutants.changes_of(table)], ["+", "1", "-", "3"])
 
     def test_the_head_of_a_loop_has_no_statement(self):
         loop = plant.Source("layer/a.cpp", "void f() {\n  for (int i = 0; i < n(); ++i) go([&] { run(); });\n}\n")

@@ -28,10 +28,6 @@ SchedulerConfig changed(const Change& change) {
   config.kv_cache.max_model_len = 2;
   config.max_num_seqs = 1;
   config.max_num_scheduled_tokens = 4;
-  config.long_prefill_token_threshold = 0;
-  config.max_concurrent_batches = 1;
-  config.num_speculative_tokens = 0;
-  config.async_scheduling = false;
   change(config);
   return config;
 }

@@ -23,6 +23,7 @@
 #include "properties/core/named_place.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/block_table_rules.h"
+#include "properties/pool/distinct_keys.h"
 #include "properties/pool/event_mirror.h"
 #include "properties/targets/rooms.h"
 
@@ -347,14 +348,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
       has_changed = true;
       if (!key.empty()) new_keys_.push_back(block);
     }
-    if (!has_changed || !shown.keys.has_value()) return;
-    distinct_.clear();
-    for (const BlockHash& key : *shown.keys) {
-      if (!key.empty()) distinct_.push_back(key);
-    }
-    std::sort(distinct_.begin(), distinct_.end());
-    const auto end = std::unique(distinct_.begin(), distinct_.end());
-    num_keys_ = static_cast<std::uint32_t>(end - distinct_.begin());
+    if (has_changed && shown.keys.has_value()) num_keys_ = num_distinct(*shown.keys, distinct_);
   }
 
   Found check_numbers(const Observation& shown, const World& world) {

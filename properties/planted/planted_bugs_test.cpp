@@ -232,7 +232,7 @@ const std::vector<Canaries> kCanaries = {
     {.part = "engine.prefill_decode",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
-     // Four readers read and tell each for itself.
+     // Four readers: each reads and notifies by itself.
      .shrunk_commands_max = 40,
      // A lease is renewed more often or for longer than needed, a load more than needed; a read that
      // fails is computed instead.

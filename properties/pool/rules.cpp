@@ -20,6 +20,7 @@
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
 #include "properties/core/named_place.h"
+#include "properties/pool/distinct_keys.h"
 #include "properties/pool/event_mirror.h"
 #include "properties/targets/rooms.h"
 
@@ -297,13 +298,7 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
     }
     if (!is_counted_) {
       is_counted_ = true;
-      distinct_.clear();
-      for (const BlockHash& key : keys) {
-        if (!key.empty()) distinct_.push_back(key);
-      }
-      std::sort(distinct_.begin(), distinct_.end());
-      num_keys_ = static_cast<std::uint32_t>(std::unique(distinct_.begin(), distinct_.end()) -
-                                             distinct_.begin());
+      num_keys_ = num_distinct(keys, distinct_);
     }
     if (shown.num_cached != num_cached) {
       return broken("numbers_add_up", "num_cached", num_cached, shown.num_cached, world);

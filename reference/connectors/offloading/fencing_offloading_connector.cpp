@@ -500,8 +500,8 @@ class FencingOffloadingConnector final
     return num_tokens;
   }
 
-  // Whether the GPU has all of an offloaded block that a load may want: with Mamba the state behind
-  // the block, or behind all but its last token, which a prompt that ends there computes again.
+  // Whether the GPU has all of an offloaded block that a load may want. With Mamba that is the state
+  // after the block, and the one a token earlier: a prompt that ends there computes its last again.
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _build_store_jobs, for Mamba; ours
   bool is_whole(std::size_t group, std::span<const BlockId> gpu_blocks) const {
     const KVCacheSpec& group_spec = spec_.kv_cache.groups[group];
