@@ -1,6 +1,6 @@
 #pragma once
 
-/// For tests: a copy worker on a virtual device, with what every byte of both memories should be.
+/// For tests: a copy worker on a device, with what every byte of both memories should be.
 /// The expectation is made page by page, by its own arithmetic.
 
 #include <cuda_runtime_api.h>
@@ -15,12 +15,10 @@
 #include "contract/core/check.h"
 #include "contract/worker/content_report.h"
 #include "cuda/figures/host_access.h"
-#include "cuda/virtual/device.h"
+#include "cuda/worker/rig_device.h"
 #include "cuda/worker/worker.h"
 
 namespace kvfence::cuda {
-
-inline void ok(cudaError_t code) { KVFENCE_CHECK(code == cudaSuccess, cudaGetErrorName(code)); }
 
 inline constexpr std::size_t kRigGpuBlocks = 8;
 inline constexpr std::size_t kRigCpuBlocks = 6;
@@ -93,11 +91,19 @@ struct RigOptions {
 class WorkerRig {
  public:
   explicit WorkerRig(RigOptions options)
-      : device_(options.device), installed_(device_), factor_(options.worker.block_size_factor) {
+      : device_(options.device), factor_(options.worker.block_size_factor) {
     open(std::move(options));
   }
+  ~WorkerRig() {
+    if constexpr (kIsOnGpu) give_all_back();
+  }
+  WorkerRig(const WorkerRig&) = delete;
+  WorkerRig& operator=(const WorkerRig&) = delete;
 
-  virtual_device::Device& device() { return device_; }
+#if !defined(KVFENCE_REAL_RUNTIME)
+  virtual_device::Device& device() { return device_.device(); }
+#endif
+  void yield() { device_.yield(); }
   /// Destroys the worker.
   void close() { worker_.reset(); }
   Worker& worker() { return *worker_; }
@@ -109,26 +115,32 @@ class WorkerRig {
   cudaStream_t other_stream() const { return other_; }
   std::size_t num_checks() const { return num_checks_; }
   const std::vector<std::string>& wrong() const { return wrong_; }
+  /// What the device has to say; empty for nothing.
+  std::string findings() const { return device_.findings(); }
 
   /// New contents of a group's block, there before the program, and by a kernel.
   void set_gpu(std::size_t group, std::size_t block) {
     write_expected(group, block);
     for (const auto& [begin, size] : pages_of(group, block)) {
-      std::memcpy(gpu_bytes() + begin, gpu_expected_.data() + begin, size);
+      device_.set_bytes(gpu_base_ + begin, gpu_expected_.data() + begin, size);
     }
   }
   void compute(std::size_t group, std::size_t block) {
     write_expected(group, block);
-    launch(group, block, true, [](std::byte* bytes, const std::byte* contents, std::size_t size) {
-      std::memcpy(bytes, contents, size);
-    });
+    device_.write_pages(compute_, expected_pages(group, block));
   }
   /// A kernel reads a group's block, and finds what was expected when it was launched.
   void attend(std::size_t group, std::size_t block) {
-    launch(group, block, false,
-           [this](std::byte* bytes, const std::byte* contents, std::size_t size) {
-             compare("attended", bytes, contents, size);
-           });
+    device_.read_pages(compute_, expected_pages(group, block),
+                       [this](const std::byte* actual, const std::vector<std::byte>& expected) {
+                         compare("attended", actual, expected.data(), expected.size());
+                       });
+  }
+  /// One byte of a group's block is not what it should be.
+  void spoil_gpu(std::size_t group, std::size_t block) {
+    std::byte* const address = gpu_base_ + pages_of(group, block).front().first;
+    const std::byte spoiled = ~device_.bytes(address, 1).front();
+    device_.set_bytes(address, &spoiled, 1);
   }
   /// The host overwrites a row, and reads one.
   void write_cpu(std::size_t cpu_block) {
@@ -148,6 +160,7 @@ class WorkerRig {
     cudaEvent_t event = nullptr;
     ok(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     ok(cudaEventRecord(event, stream));
+    recorded_.push_back(event);
     return event;
   }
 
@@ -198,14 +211,18 @@ class WorkerRig {
   }
   /// One step of a device that does none by itself.
   void advance_if_commanded() {
+#if !defined(KVFENCE_REAL_RUNTIME)
     if (!is_commanded_) return;
     std::vector<virtual_device::Step> steps;
-    device_.list_steps(steps);
-    if (!steps.empty()) device_.advance(steps.front());
+    device().list_steps(steps);
+    if (!steps.empty()) device().advance(steps.front());
+#endif
   }
   /// Every byte of both memories, when all is over. Not the host's after its memory is gone.
   void check_all(bool with_cpu = true) {
-    compare("GPU", gpu_bytes(), gpu_expected_.data(), gpu_expected_.size());
+    device_.settle();
+    const std::vector<std::byte> actual = device_.bytes(gpu_base_, gpu_expected_.size());
+    compare("GPU", actual.data(), gpu_expected_.data(), gpu_expected_.size());
     if (with_cpu) compare("CPU", cpu_base_, cpu_expected_.data(), cpu_expected_.size());
   }
   /// One group's blocks, one after the other.
@@ -247,7 +264,7 @@ class WorkerRig {
     cpu_expected_.resize(cpu_bytes + 2 * cpu_guard);
     content::fill_canary(gpu_expected_, kRigSeed, 1);
     content::fill_canary(cpu_expected_, kRigSeed, 2);
-    std::memcpy(gpu_bytes(), gpu_expected_.data(), gpu_expected_.size());
+    device_.set_bytes(gpu_base_, gpu_expected_.data(), gpu_expected_.size());
     std::memcpy(cpu_base_, cpu_expected_.data(), cpu_expected_.size());
     for (std::size_t block = 0; block < kRigGpuBlocks; ++block) {
       for (std::size_t group = 0; group < layout_.groups.size(); ++group) {
@@ -262,9 +279,6 @@ class WorkerRig {
     return reinterpret_cast<std::byte*>(address);
   }
   std::byte* given_bytes() { return reinterpret_cast<std::byte*>(given_.data()); }
-  std::byte* gpu_bytes() {
-    return device_.bytes(gpu_base_, kRigTensorsMax * kRigTensorSpace + 2 * kRigGuard);
-  }
   /// Places and sizes in the GPU's memory.
   std::vector<std::pair<std::size_t, std::size_t>> pages_of(std::size_t group,
                                                             std::size_t block) const {
@@ -284,24 +298,14 @@ class WorkerRig {
                     kRigSeed);
     }
   }
-  /// A kernel that does something with each page of a block and with what it should hold now.
-  template <class Function>
-  void launch(std::size_t group, std::size_t block, bool writes, Function function) {
-    std::vector<virtual_device::MemoryRange> ranges;
-    std::vector<std::vector<std::byte>> contents;
+  /// A block's pages, and what they should hold now.
+  RigPages expected_pages(std::size_t group, std::size_t block) const {
+    RigPages pages;
     for (const auto& [begin, size] : pages_of(group, block)) {
-      ranges.push_back({gpu_base_ + begin, size});
       const auto first = gpu_expected_.begin() + static_cast<std::ptrdiff_t>(begin);
-      contents.emplace_back(first, first + static_cast<std::ptrdiff_t>(size));
+      pages.push_back({gpu_base_ + begin, {first, first + static_cast<std::ptrdiff_t>(size)}});
     }
-    const std::vector<virtual_device::MemoryRange> none;
-    ok(device_.launch(compute_, writes ? none : ranges, writes ? ranges : none,
-                      [this, ranges, contents, function] {
-                        for (std::size_t page = 0; page < ranges.size(); ++page) {
-                          const auto& [address, size] = ranges[page];
-                          function(device_.bytes(address, size), contents[page].data(), size);
-                        }
-                      }));
+    return pages;
   }
   template <class Function>
   void each_row(std::size_t cpu_block, Function function) {
@@ -321,8 +325,15 @@ class WorkerRig {
                      std::to_string(size) + " is of " + content::to_text(owner.tag));
   }
 
-  virtual_device::Device device_;
-  virtual_device::Installed installed_;
+  // A virtual device goes with all that it has.
+  void give_all_back() {
+    worker_.reset();
+    for (cudaEvent_t event : recorded_) ok(cudaEventDestroy(event));
+    for (cudaStream_t stream : {compute_, other_}) ok(cudaStreamDestroy(stream));
+    ok(cudaFree(gpu_base_));
+  }
+
+  RigDevice device_;
   std::size_t factor_;
   bool is_commanded_ = false;
   std::byte* gpu_base_ = nullptr;
@@ -330,6 +341,7 @@ class WorkerRig {
   KVLayout layout_;
   cudaStream_t compute_ = nullptr;
   cudaStream_t other_ = nullptr;
+  std::vector<cudaEvent_t> recorded_;
   std::vector<content::Granule> given_;
   std::vector<std::byte> gpu_expected_;
   std::vector<std::byte> cpu_expected_;

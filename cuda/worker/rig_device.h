@@ -1,0 +1,157 @@
+#pragma once
+
+/// For tests: the device below a WorkerRig, and what a program does on its streams beside the
+/// worker. The virtual device or, compiled with KVFENCE_REAL_RUNTIME, a GPU: there a kernel's twin
+/// is a copy from or to pinned memory, and what one has read is looked at when all is over.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/core/check.h"
+#include "cuda/copy_paths/device_under_test.h"
+#include "cuda/virtual/options.h"
+
+#if !defined(KVFENCE_REAL_RUNTIME)
+#include "cuda/virtual/device.h"
+#endif
+
+namespace kvfence::cuda {
+
+inline void ok(cudaError_t code) { KVFENCE_CHECK(code == cudaSuccess, cudaGetErrorName(code)); }
+
+/// A page of a block in the GPU's memory, and what it will hold or should.
+struct RigPage {
+  std::byte* address = nullptr;
+  std::vector<std::byte> contents;
+};
+using RigPages = std::vector<RigPage>;
+
+/// Is told what a page holds, and what it should.
+using LooksAt =
+    std::function<void(const std::byte* actual, const std::vector<std::byte>& expected)>;
+
+#if defined(KVFENCE_REAL_RUNTIME)
+
+class RigDevice {
+ public:
+  explicit RigDevice(const virtual_device::Options& /*options*/) {
+    void* memory = nullptr;
+    ok(cudaHostAlloc(&memory, kPinnedBytes, cudaHostAllocDefault));
+    pinned_ = static_cast<std::byte*>(memory);
+  }
+  ~RigDevice() { static_cast<void>(cudaFreeHost(pinned_)); }
+  RigDevice(const RigDevice&) = delete;
+  RigDevice& operator=(const RigDevice&) = delete;
+
+  void write_pages(cudaStream_t stream, const RigPages& pages) {
+    for (const RigPage& page : pages) {
+      std::byte* const staged = take_pinned(page.contents.size());
+      std::memcpy(staged, page.contents.data(), page.contents.size());
+      ok(cudaMemcpyAsync(page.address, staged, page.contents.size(), cudaMemcpyDefault, stream));
+    }
+  }
+  void read_pages(cudaStream_t stream, const RigPages& pages, const LooksAt& looks_at) {
+    for (const RigPage& page : pages) {
+      std::byte* const staged = take_pinned(page.contents.size());
+      ok(cudaMemcpyAsync(staged, page.address, page.contents.size(), cudaMemcpyDefault, stream));
+      read_.push_back([staged, looks_at, expected = page.contents] { looks_at(staged, expected); });
+    }
+  }
+  /// While nothing runs.
+  void set_bytes(std::byte* address, const std::byte* contents, std::size_t size) {
+    copy_now(address, contents, size);
+  }
+  std::vector<std::byte> bytes(const std::byte* address, std::size_t size) {
+    std::vector<std::byte> contents(size);
+    copy_now(contents.data(), address, size);
+    return contents;
+  }
+  /// Waits for everything.
+  void settle() {
+    ok(cudaDeviceSynchronize());
+    for (const auto& look : std::exchange(read_, {})) look();
+    num_pinned_ = 0;
+  }
+  void yield() {}
+  std::string findings() const { return ""; }
+
+ private:
+  static constexpr std::size_t kPinnedBytes = std::size_t{1} << 20U;
+
+  static void copy_now(std::byte* to, const std::byte* from, std::size_t size) {
+    ok(cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, nullptr));
+    ok(cudaStreamSynchronize(nullptr));
+  }
+  std::byte* take_pinned(std::size_t size) {
+    KVFENCE_CHECK(num_pinned_ + size <= kPinnedBytes, "room for what a program reads and writes");
+    return pinned_ + std::exchange(num_pinned_, num_pinned_ + size);
+  }
+
+  std::byte* pinned_ = nullptr;
+  std::size_t num_pinned_ = 0;
+  std::vector<std::function<void()>> read_;  ///< looks at what copies have brought
+};
+
+#else
+
+class RigDevice {
+ public:
+  explicit RigDevice(const virtual_device::Options& options)
+      : device_(options), installed_(device_) {}
+
+  virtual_device::Device& device() { return device_; }
+
+  void write_pages(cudaStream_t stream, RigPages pages) {
+    auto ranges = ranges_of(pages);
+    ok(device_.launch(stream, {}, std::move(ranges), [this, pages = std::move(pages)] {
+      for (const RigPage& page : pages) {
+        std::memcpy(device_.bytes(page.address, page.contents.size()), page.contents.data(),
+                    page.contents.size());
+      }
+    }));
+  }
+  void read_pages(cudaStream_t stream, RigPages pages, LooksAt looks_at) {
+    auto ranges = ranges_of(pages);
+    ok(device_.launch(stream, std::move(ranges), {},
+                      [this, pages = std::move(pages), looks_at = std::move(looks_at)] {
+                        for (const RigPage& page : pages) {
+                          looks_at(device_.bytes(page.address, page.contents.size()),
+                                   page.contents);
+                        }
+                      }));
+  }
+  /// While nothing runs.
+  void set_bytes(std::byte* address, const std::byte* contents, std::size_t size) {
+    std::memcpy(device_.bytes(address, size), contents, size);
+  }
+  std::vector<std::byte> bytes(const std::byte* address, std::size_t size) {
+    const std::byte* const begin = device_.bytes(address, size);
+    return {begin, begin + size};
+  }
+  /// Waits for everything.
+  void settle() { ok(cudaDeviceSynchronize()); }
+  /// Lets the device do some of what it could have done by now.
+  void yield() { device_.yield(); }
+  /// Races and misuses; empty where there are none.
+  std::string findings() const { return device_.is_clean() ? "" : device_.report(); }
+
+ private:
+  static std::vector<virtual_device::MemoryRange> ranges_of(const RigPages& pages) {
+    std::vector<virtual_device::MemoryRange> ranges;
+    for (const RigPage& page : pages) ranges.push_back({page.address, page.contents.size()});
+    return ranges;
+  }
+
+  virtual_device::Device device_;
+  virtual_device::Installed installed_;
+};
+
+#endif
+
+}  // namespace kvfence::cuda
