@@ -39,6 +39,7 @@ KVCacheCoordinator::KVCacheCoordinator(const KVCacheManagerConfig& config)
   for (GroupId group = 0; group < config.groups.size(); ++group) {
     managers_.emplace_back(make_manager(config, group, pool_));
   }
+  verify_and_split_kv_cache_groups();
 }
 
 SingleTypeKVCacheManager& KVCacheCoordinator::manager(GroupId group) {
@@ -76,24 +77,21 @@ ComputedBlocks KVCacheCoordinator::find_unitary(const Request& request, std::siz
 // In order of first appearance, full attention first: it bounds the others soonest.
 // Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py
 // HybridKVCacheCoordinator.verify_and_split_kv_cache_groups
-std::vector<KVCacheCoordinator::SpecGroup> KVCacheCoordinator::spec_groups() const {
-  std::vector<SpecGroup> full_attention;
-  std::vector<SpecGroup> others;
+void KVCacheCoordinator::verify_and_split_kv_cache_groups() {
+  std::vector<std::vector<GroupId>> others;
   for (GroupId group = 0; group < num_groups(); ++group) {
     const KVCacheSpec& spec = manager(group).spec();
-    std::vector<SpecGroup>& list = spec.is_full_attention() ? full_attention : others;
-    const auto same = std::find_if(list.begin(), list.end(), [&spec](const SpecGroup& other) {
-      return other.manager.spec() == spec;
+    std::vector<std::vector<GroupId>>& list = spec.is_full_attention() ? spec_groups_ : others;
+    const auto same = std::find_if(list.begin(), list.end(), [&](const auto& group_ids) {
+      return manager(group_ids.front()).spec() == spec;
     });
     if (same != list.end()) {
-      same->group_ids.push_back(group);
+      same->push_back(group);
     } else {
-      list.push_back({{group}, manager(group)});
+      list.push_back({group});
     }
   }
-  std::vector<SpecGroup> groups = std::move(full_attention);
-  for (SpecGroup& group : others) groups.push_back(std::move(group));
-  return groups;
+  spec_groups_.insert(spec_groups_.end(), others.begin(), others.end());
 }
 
 // A fixed point: each kind in turn accepts the length so far or shortens it, until a whole round
@@ -109,20 +107,20 @@ std::vector<KVCacheCoordinator::SpecGroup> KVCacheCoordinator::spec_groups() con
 // HybridKVCacheCoordinator.find_longest_cache_hit
 ComputedBlocks KVCacheCoordinator::find_hybrid(const Request& request, std::size_t max_length,
                                                std::size_t first_token) const {
-  const std::vector<SpecGroup> groups = spec_groups();
-  const bool is_simple_hybrid =
-      groups.size() == 2 && groups.front().manager.spec().is_full_attention();
+  const std::vector<GroupId>& first_ids = spec_groups_.front();
+  const KVCacheSpec& first = manager(first_ids.front()).spec();
+  const bool is_simple_hybrid = spec_groups_.size() == 2 && first.is_full_attention();
   const bool eagle_by_group = config_.pool.rules.eagle_by_group;
   BlocksByGroup hit_blocks(num_groups());
-  std::set<std::size_t> looked_up;       // places in groups
-  std::set<std::size_t> eagle_verified;  // places in groups
+  std::set<std::size_t> eagle_verified;  // places in spec_groups_
   std::size_t hit_length = max_length;
-  while (true) {
+  for (bool is_first_round = true;; is_first_round = false) {
     std::size_t length = hit_length;
-    for (std::size_t place = 0; place < groups.size(); ++place) {
-      const SingleTypeKVCacheManager& kind = groups[place].manager;
+    for (std::size_t place = 0; place < spec_groups_.size(); ++place) {
+      const std::vector<GroupId>& group_ids = spec_groups_[place];
+      const SingleTypeKVCacheManager& kind = manager(group_ids.front());
       const std::uint32_t block_size = kind.spec().block_size;
-      if (!looked_up.insert(place).second && kind.spec().is_full_attention()) {
+      if (!is_first_round && kind.spec().is_full_attention()) {
         length = length / block_size * block_size;
         continue;
       }
@@ -131,8 +129,8 @@ ComputedBlocks KVCacheCoordinator::find_hybrid(const Request& request, std::size
       const std::size_t lookup_length =
           eagle_by_group && drops ? std::min(length + block_size, max_length) : length;
       BlocksByGroup found = kind.find_longest_cache_hit(
-          pool_, {request.block_hashes(block_size, first_token), lookup_length,
-                  groups[place].group_ids, drops, config_.scheduler_block_size()});
+          pool_, {request.block_hashes(block_size, first_token), lookup_length, group_ids, drops,
+                  config_.scheduler_block_size()});
       const std::size_t found_length = found.front().size() * block_size;
       if (eagle_by_group && drops) {
         eagle_verified.insert(place);
@@ -141,7 +139,7 @@ ComputedBlocks KVCacheCoordinator::find_hybrid(const Request& request, std::size
       }
       length = found_length;
       for (std::size_t i = 0; i < found.size(); ++i) {
-        hit_blocks[groups[place].group_ids[i]] = std::move(found[i]);
+        hit_blocks[group_ids[i]] = std::move(found[i]);
       }
     }
     if (length >= hit_length) break;
@@ -149,9 +147,8 @@ ComputedBlocks KVCacheCoordinator::find_hybrid(const Request& request, std::size
     if (is_simple_hybrid) break;
   }
 
-  const KVCacheSpec& first = groups.front().manager.spec();
   if (first.is_full_attention()) {
-    for (const GroupId group : groups.front().group_ids) {
+    for (const GroupId group : first_ids) {
       std::vector<BlockId>& blocks = hit_blocks[group];
       blocks.resize(std::min<std::size_t>(blocks.size(), hit_length / first.block_size));
     }

@@ -56,16 +56,10 @@ class KVCacheCoordinator {
   void add_to(StateHash& hash) const;
 
  private:
-  /// Groups of equal specs, which are looked up together.
-  struct SpecGroup {
-    std::vector<GroupId> group_ids;
-    const SingleTypeKVCacheManager& manager;  ///< of the first group
-  };
-
   SingleTypeKVCacheManager& manager(GroupId group);
   const SingleTypeKVCacheManager& manager(GroupId group) const;
   GroupId num_groups() const { return static_cast<GroupId>(managers_.size()); }
-  std::vector<SpecGroup> spec_groups() const;
+  void verify_and_split_kv_cache_groups();
 
   ComputedBlocks find_unitary(const Request& request, std::size_t max_length,
                               std::size_t first_token) const;
@@ -75,6 +69,8 @@ class KVCacheCoordinator {
   KVCacheManagerConfig config_;
   BlockPool pool_;
   std::vector<Cloned<SingleTypeKVCacheManager>> managers_;  ///< by group
+  /// Groups of equal specs, which are looked up together.
+  std::vector<std::vector<GroupId>> spec_groups_;
 };
 
 }  // namespace kvfence::reference

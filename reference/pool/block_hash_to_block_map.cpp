@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "contract/core/check.h"
+#include "contract/pool/block_hash.h"
 
 namespace kvfence::reference {
 
@@ -17,6 +18,16 @@ BlockHashToBlockMap::BlockHashToBlockMap(std::uint32_t num_blocks, std::size_t k
 std::optional<BlockId> BlockHashToBlockMap::get_one_block(std::string_view key) const {
   for (const BlockId block : entries_) {
     if (key_of(block) == key) return block;
+  }
+  return std::nullopt;
+}
+
+// Source: vLLM v0.19.0 v1/core/block_pool.py BlockPool.get_cached_block
+std::optional<BlockId> BlockHashToBlockMap::get_one_block(BlockHashView hash,
+                                                          GroupId group_id) const {
+  for (const BlockId block : entries_) {
+    const std::string_view key = key_of(block);
+    if (get_block_hash(key) == hash && get_group_id(key) == group_id) return block;
   }
   return std::nullopt;
 }

@@ -27,6 +27,8 @@ class BlockHashToBlockMap {
 
   /// Cost of all that follows: O(blocks in the map); no allocation once the list has its capacity.
   std::optional<BlockId> get_one_block(std::string_view key) const;
+  /// Of the key that these two make.
+  std::optional<BlockId> get_one_block(BlockHashView hash, GroupId group_id) const;
 
   /// Requires: key.size() <= key_bytes_max
   ErrorCode insert(std::string_view key, BlockId block);

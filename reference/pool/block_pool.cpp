@@ -45,8 +45,8 @@ bool BlockPool::get_cached_block(BlockHashView hash, std::span<const GroupId> gr
                                  std::span<BlockId> out) const {
   KVFENCE_CHECK(out.size() == group_ids.size(), "get_cached_block wants one place for each group");
   for (std::size_t i = 0; i < group_ids.size(); ++i) {
-    const std::optional<BlockId> block = cached_block_hash_to_block_.get_one_block(
-        make_block_hash_with_group_id(hash, group_ids[i]));
+    const std::optional<BlockId> block =
+        cached_block_hash_to_block_.get_one_block(hash, group_ids[i]);
     if (!block) return false;
     out[i] = *block;
   }
