@@ -37,10 +37,11 @@ std::string to_scenario_text(const Divergence& divergence, Scenario scenario) {
   return print(to_document(scenario));
 }
 
-Episodes::Episodes(const CheckedPart& part, std::string_view planted_bug, const Oracles& oracles)
+Episodes::Episodes(const CheckedPart& part, std::string_view planted_bug,
+                   const LockstepOptions& options)
     : part_(part),
       planted_bug_(planted_bug),
-      oracles_(oracles),
+      options_(options),
       counts_(part.checks->goals.size()) {}
 
 void Episodes::run(std::span<const std::uint8_t> bytes) {
@@ -48,7 +49,7 @@ void Episodes::run(std::span<const std::uint8_t> bytes) {
   const auto actual = planted_bug_.empty() ? part_.sides->make_optimized()
                                            : part_.sides->make_planted(planted_bug_);
   KVFENCE_CHECK(actual, "a planted bug that the part does not have");
-  Lockstep lockstep(*part_.checks, *reference, *actual, {.oracles = oracles_});
+  Lockstep lockstep(*part_.checks, *reference, *actual, options_);
   Scenario scenario(*part_.checks->target);
   Marks marks;
   const std::optional<Divergence> divergence = run_input(lockstep, bytes, scenario, &marks);

@@ -34,8 +34,8 @@ std::string to_scenario_text(const Divergence& divergence, Scenario scenario);
 class Episodes {
  public:
   /// planted_bug: in the optimized side; empty for none. Requires: the part has it.
-  /// oracles: that judge.
-  Episodes(const CheckedPart& part, std::string_view planted_bug, const Oracles& oracles = {});
+  /// options: of each lockstep.
+  Episodes(const CheckedPart& part, std::string_view planted_bug, const LockstepOptions& options);
 
   /// Runs the episode that the bytes spell. At a divergence it prints to_scenario_text to stderr
   /// and aborts.
@@ -51,7 +51,7 @@ class Episodes {
  private:
   const CheckedPart& part_;
   std::string planted_bug_;
-  Oracles oracles_;
+  LockstepOptions options_;
   std::vector<std::uint64_t> counts_;  ///< by goal
   std::uint64_t num_commands_ = 0;
   KnownMarks known_marks_;

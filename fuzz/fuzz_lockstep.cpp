@@ -35,6 +35,9 @@ std::string_view setting(const char* name) {
 /// So far. The episodes are gone when the program says it.
 std::uint64_t num_commands = 0;
 
+/// Whoever replays a corpus asks what it reached; libFuzzer does not.
+bool counts_goals = true;
+
 /// What the program's own name says.
 std::string& part_of_program() {
   static std::string part;
@@ -54,14 +57,17 @@ Episodes& episodes() {
                    std::string(target).c_str(), std::string(bug).c_str());
       std::exit(2);
     }
-    const std::string_view oracles = setting("KVFENCE_FUZZ_ORACLES");
-    if (oracles.empty()) return Episodes(*part, bug);
-    const Parsed<Oracles> chosen = oracles_of(oracles, "KVFENCE_FUZZ_ORACLES");
-    if (!chosen) {
-      std::fprintf(stderr, "%s\n", chosen.error().to_text().c_str());
-      std::exit(2);
+    LockstepOptions options;
+    options.counts_goals = counts_goals;
+    if (const auto oracles = setting("KVFENCE_FUZZ_ORACLES"); !oracles.empty()) {
+      const Parsed<Oracles> chosen = oracles_of(oracles, "KVFENCE_FUZZ_ORACLES");
+      if (!chosen) {
+        std::fprintf(stderr, "%s\n", chosen.error().to_text().c_str());
+        std::exit(2);
+      }
+      options.oracles = *chosen;
     }
-    return Episodes(*part, bug, *chosen);
+    return Episodes(*part, bug, options);
   }();
   return instance;
 }
@@ -78,6 +84,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   std::string name = std::filesystem::path(**argv).filename();
   if (name.ends_with("_lockstep")) name.resize(name.size() - std::strlen("_lockstep"));
   kvfence::fuzz::part_of_program() = std::move(name);
+  kvfence::fuzz::counts_goals = false;
   // libFuzzer's schedule of rare features takes most of the time where episodes reach thousands of
   // features. An option on the command line comes later and counts.
   static char without_entropy[] = "-entropic=0";
@@ -95,10 +102,10 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
 }
 
 /// Of the address sanitizer, where ASAN_OPTIONS says nothing else. Freed memory is kept for longer
-/// than an input runs. Where it was allocated, a second run of an input that fails can say. What
-/// memcmp is given the tests of the preset asan check: to do so here takes a tenth of the time.
+/// than most inputs run, and in the processor's own caches. Where it was allocated, a second run of
+/// an input that fails can say.
 extern "C" const char* __asan_default_options() {
-  return "malloc_context_size=0:quarantine_size_mb=16:intercept_memcmp=0";
+  return "malloc_context_size=0:quarantine_size_mb=1:thread_local_quarantine_size_kb=256";
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -15,8 +15,8 @@
 #include "contract/core/check.h"
 #include "contract/worker/content_report.h"
 #include "cuda/figures/host_access.h"
-#include "cuda/worker/rig_device.h"
 #include "cuda/worker/worker.h"
+#include "cuda/worker/worker_test_device.h"
 
 namespace kvfence::cuda {
 

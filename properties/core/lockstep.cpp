@@ -74,7 +74,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
   if (auto failure = expected_.apply(command, *world_, observe, expected)) {
     return divergence_of(expected_, *failure, step);
   }
-  goal_counts_->count(command, before, expected, *world_);
+  if (options_.counts_goals) goal_counts_->count(command, before, expected, *world_);
   enter(RunPhase::kActual);
   if (window_ > 1) {
     if (auto failure = actual_.submit(command, observe))

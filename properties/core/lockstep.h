@@ -25,6 +25,7 @@ struct LockstepOptions {
   /// The whole state is observed after every n-th command (and where a caller asks); the answer and
   /// the numbers always.
   std::uint32_t state_every = 1;
+  bool counts_goals = true;         ///< for goal_counts()
   RunPosition* position = nullptr;  ///< receives where the run is; may be null
 };
 

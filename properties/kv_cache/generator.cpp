@@ -74,7 +74,10 @@ KVCacheSpec any_group(Choices& choices, std::uint32_t block_size) {
 /// Whatever there is, in up to eight groups, and a pool that has room for them.
 void draw_any_groups(Choices& choices, Config& config) {
   constexpr std::array<std::uint32_t, 5> kFactors = {1, 2, 4, 8, 16};
-  const std::uint32_t num_groups = 1 + choices.below(8);
+  // Many groups take many choices: a fuzzer would fill its corpus with them, and each command
+  // costs as many times more.
+  std::uint32_t num_groups = 1;
+  while (num_groups < 8 && choices.below(3) > 0) ++num_groups;
   const std::uint32_t common = choices.once_in(2) ? pick(choices, kFactors) : 0;
   config.groups.clear();
   for (std::uint32_t left = num_groups; left > 0; --left) {
