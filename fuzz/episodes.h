@@ -44,7 +44,7 @@ class Episodes {
   /// Of inputs that have run.
   const KnownMarks& known_marks() const { return known_marks_; }
 
-  /// The goals of the part.
+  /// The goals of the part; 0 each where the options leave them uncounted.
   std::vector<CorpusGoal> goals() const;
   CorpusGoal size() const { return {"commands", num_commands_}; }
 

@@ -102,10 +102,9 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
 }
 
 /// Of the address sanitizer, where ASAN_OPTIONS says nothing else. Freed memory is kept for longer
-/// than most inputs run, and in the processor's own caches. Where it was allocated, a second run of
-/// an input that fails can say.
+/// than an input runs. Where it was allocated, a second run of an input that fails can say.
 extern "C" const char* __asan_default_options() {
-  return "malloc_context_size=0:quarantine_size_mb=1:thread_local_quarantine_size_kb=256";
+  return "malloc_context_size=0:quarantine_size_mb=16";
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,6 +1,6 @@
-// In place of memcmp and bcmp, of which the address sanitizer tells libFuzzer: it would note values
-// that no input spells, for a tenth of the time. What they are given the tests of the preset asan
-// check.
+// Stands in for memcmp and bcmp. The address sanitizer would tell libFuzzer what they compare: no
+// input spells those values, and to note them takes time. Whether what they compare is large enough
+// the tests of the preset asan check.
 
 #include <cstddef>
 #include <cstdint>

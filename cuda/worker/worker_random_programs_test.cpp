@@ -60,6 +60,7 @@ class RandomProgram {
     const auto results = rig_.worker().shutdown();
     for (const TransferResult& result : results) take(result);
     expect(in_flight_.empty(), "a shutdown left transfers");
+    rig_.settle();
     rig_.check_all();
     const auto& counters = rig_.worker().counters();
     reached.num_pages += counters.num_pages;
@@ -249,6 +250,7 @@ TEST_P(WorkerRandomPrograms, FindAWrongByte) {
   WorkerRig rig(options_of(GetParam(), 1));
   rig.spoil_gpu(0, 0);
   rig.attend(0, 0);
+  rig.settle();
   rig.check_all();
   ASSERT_EQ(rig.wrong().size(), 2U);
   EXPECT_NE(rig.wrong()[0].find("attended: byte 0 of"), std::string::npos) << rig.wrong()[0];

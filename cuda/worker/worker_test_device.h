@@ -1,8 +1,8 @@
 #pragma once
 
 /// For tests: the device below a WorkerRig, and what a program does on its streams beside the
-/// worker. The virtual device or, compiled with KVFENCE_REAL_RUNTIME, a GPU: there a kernel's twin
-/// is a copy from or to pinned memory, and what one has read is looked at when all is over.
+/// worker. The virtual device or, compiled with KVFENCE_REAL_RUNTIME, a GPU. There a copy from or
+/// to pinned memory stands in for a kernel, and settle() compares what was read.
 
 #include <cuda_runtime_api.h>
 
@@ -25,15 +25,15 @@ namespace kvfence::cuda {
 
 inline void ok(cudaError_t code) { KVFENCE_CHECK(code == cudaSuccess, cudaGetErrorName(code)); }
 
-/// A page of a block in the GPU's memory, and what it will hold or should.
+/// A page of a block in the GPU's memory, with the contents that are written or expected.
 struct RigPage {
   std::byte* address = nullptr;
   std::vector<std::byte> contents;
 };
 using RigPages = std::vector<RigPage>;
 
-/// Is told what a page holds, and what it should.
-using LooksAt =
+/// Compares what was read of a page.
+using ComparePage =
     std::function<void(const std::byte* actual, const std::vector<std::byte>& expected)>;
 
 #if defined(KVFENCE_REAL_RUNTIME)
@@ -56,11 +56,11 @@ class RigDevice {
       ok(cudaMemcpyAsync(page.address, staged, page.contents.size(), cudaMemcpyDefault, stream));
     }
   }
-  void read_pages(cudaStream_t stream, const RigPages& pages, const LooksAt& looks_at) {
+  void read_pages(cudaStream_t stream, const RigPages& pages, const ComparePage& compare) {
     for (const RigPage& page : pages) {
       std::byte* const staged = take_pinned(page.contents.size());
       ok(cudaMemcpyAsync(staged, page.address, page.contents.size(), cudaMemcpyDefault, stream));
-      read_.push_back([staged, looks_at, expected = page.contents] { looks_at(staged, expected); });
+      read_.push_back([staged, compare, expected = page.contents] { compare(staged, expected); });
     }
   }
   /// While nothing runs.
@@ -75,10 +75,11 @@ class RigDevice {
   /// Waits for everything.
   void settle() {
     ok(cudaDeviceSynchronize());
-    for (const auto& look : std::exchange(read_, {})) look();
+    for (const auto& compare : std::exchange(read_, {})) compare();
     num_pinned_ = 0;
   }
   void yield() {}
+  void advance_if_commanded() {}
   std::string findings() const { return ""; }
 
  private:
@@ -95,7 +96,7 @@ class RigDevice {
 
   std::byte* pinned_ = nullptr;
   std::size_t num_pinned_ = 0;
-  std::vector<std::function<void()>> read_;  ///< looks at what copies have brought
+  std::vector<std::function<void()>> read_;  ///< the comparisons that settle() makes
 };
 
 #else
@@ -103,7 +104,9 @@ class RigDevice {
 class RigDevice {
  public:
   explicit RigDevice(const virtual_device::Options& options)
-      : device_(options), installed_(device_) {}
+      : device_(options),
+        installed_(device_),
+        is_commanded_(options.schedule == virtual_device::Schedule::kCommanded) {}
 
   virtual_device::Device& device() { return device_; }
 
@@ -116,13 +119,12 @@ class RigDevice {
       }
     }));
   }
-  void read_pages(cudaStream_t stream, RigPages pages, LooksAt looks_at) {
+  void read_pages(cudaStream_t stream, RigPages pages, ComparePage compare) {
     auto ranges = ranges_of(pages);
     ok(device_.launch(stream, std::move(ranges), {},
-                      [this, pages = std::move(pages), looks_at = std::move(looks_at)] {
+                      [this, pages = std::move(pages), compare = std::move(compare)] {
                         for (const RigPage& page : pages) {
-                          looks_at(device_.bytes(page.address, page.contents.size()),
-                                   page.contents);
+                          compare(device_.bytes(page.address, page.contents.size()), page.contents);
                         }
                       }));
   }
@@ -138,6 +140,13 @@ class RigDevice {
   void settle() { ok(cudaDeviceSynchronize()); }
   /// Lets the device do some of what it could have done by now.
   void yield() { device_.yield(); }
+  /// One step of a device that does none by itself.
+  void advance_if_commanded() {
+    if (!is_commanded_) return;
+    std::vector<virtual_device::Step> steps;
+    device_.list_steps(steps);
+    if (!steps.empty()) device_.advance(steps.front());
+  }
   /// Races and misuses; empty where there are none.
   std::string findings() const { return device_.is_clean() ? "" : device_.report(); }
 
@@ -150,6 +159,7 @@ class RigDevice {
 
   virtual_device::Device device_;
   virtual_device::Installed installed_;
+  bool is_commanded_;
 };
 
 #endif

@@ -210,17 +210,11 @@ class WorkerRig {
     return results;
   }
   /// One step of a device that does none by itself.
-  void advance_if_commanded() {
-#if !defined(KVFENCE_REAL_RUNTIME)
-    if (!is_commanded_) return;
-    std::vector<virtual_device::Step> steps;
-    device().list_steps(steps);
-    if (!steps.empty()) device().advance(steps.front());
-#endif
-  }
+  void advance_if_commanded() { device_.advance_if_commanded(); }
+  /// Waits for everything.
+  void settle() { device_.settle(); }
   /// Every byte of both memories, when all is over. Not the host's after its memory is gone.
   void check_all(bool with_cpu = true) {
-    device_.settle();
     const std::vector<std::byte> actual = device_.bytes(gpu_base_, gpu_expected_.size());
     compare("GPU", actual.data(), gpu_expected_.data(), gpu_expected_.size());
     if (with_cpu) compare("CPU", cpu_base_, cpu_expected_.data(), cpu_expected_.size());
@@ -243,7 +237,6 @@ class WorkerRig {
     layout_ = found.layout;
     ok(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
     ok(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking));
-    is_commanded_ = options.device.schedule == virtual_device::Schedule::kCommanded;
 
     options.worker.gpu_layout = layout_;
     options.worker.compute_stream = compute_;
@@ -335,7 +328,6 @@ class WorkerRig {
 
   RigDevice device_;
   std::size_t factor_;
-  bool is_commanded_ = false;
   std::byte* gpu_base_ = nullptr;
   std::byte* cpu_base_ = nullptr;
   KVLayout layout_;

@@ -1,6 +1,7 @@
 // Goal: what the generator draws is valid and of every shape, whatever the bytes. Method: many
-// configurations and commands from seeds and bytes, without any scheduler behind them. That text
-// and seeds decide an episode is a law of every target (properties/core/target_laws_prop_test.cpp).
+// configurations and commands from seeds and bytes, without any scheduler behind them. That its
+// text gives an episode back, and its seed decides it, are laws of every target
+// (properties/core/target_laws_prop_test.cpp).
 
 #include "properties/engine/rooms.h"
 
