@@ -293,6 +293,7 @@ class Preparation {
       setup_.windows.push_back(has_window ? group.sliding_window : 0);
     }
     const bool has_window = std::ranges::any_of(setup_.windows, [](auto size) { return size > 0; });
+    if (has_window && setup_.nixl) return error("a window", "none over NIXL, on a device");
     if (has_window && config_.async_scheduling && config_.num_speculative_tokens > 0) {
       return error("num_speculative_tokens=" + std::to_string(config_.num_speculative_tokens),
                    "0 with a window and async_scheduling, on a device");

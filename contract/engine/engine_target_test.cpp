@@ -315,6 +315,41 @@ TEST(EngineSetup, TellsGroupsByTheirWindows) {
   EXPECT_EQ(setup->offloading->spec.num_workers, 2U);
 }
 
+TEST(EngineSetup, TakesGroupsOverNixlWhoseReadsDoNotFail) {
+  Config config = config_of(Assembly::kPrefillDecode);
+  config.profile = "v0.23";
+  config.edit_connector<engine::nixl::Record>().deadline = 0;
+  KVCacheSpec window = {
+      .kind = KVCacheSpecKind::kSlidingWindow, .block_size = 4, .sliding_window = 2};
+  config.groups = {full_attention(4), window};
+  EXPECT_EQ(error_of(config), "");
+
+  Config other = config;
+  other.edit_connector<engine::nixl::Record>() = {.deadline = 5, .transport_may_fail = true};
+  EXPECT_EQ(error_of(other),
+            "found deadline=5 transport_may_fail=true, expected deadline=0 alone with a window or "
+            "several groups: nobody reports a read that fails");
+  other = config;
+  other.profile = "v0.19";
+  other.groups = {window};
+  EXPECT_EQ(error_of(other),
+            "found a window, expected rule finish_drops_by_computed_tokens: before, the producer "
+            "gives back what is to be read");
+  other = config;
+  other.device = "symbols";
+  EXPECT_EQ(error_of(other), "found a window, expected none over NIXL, on a device");
+  const std::string refusal =
+      "found these groups, expected groups of one block size, of full attention or with a sliding "
+      "window of at least 2 tokens";
+  for (const KVCacheSpec& group :
+       {KVCacheSpec{.kind = KVCacheSpecKind::kSlidingWindow, .block_size = 4, .sliding_window = 1},
+        KVCacheSpec{.kind = KVCacheSpecKind::kSlidingWindow, .block_size = 8, .sliding_window = 2},
+        KVCacheSpec{.kind = KVCacheSpecKind::kMamba, .block_size = 4}}) {
+    config.groups.back() = group;
+    EXPECT_EQ(error_of(config), refusal);
+  }
+}
+
 TEST(EngineSetup, RefusesGroupsOfAnotherKind) {
   const auto with_mamba = [](Config& c) {
     c.profile = "v0.23";

@@ -31,7 +31,8 @@ using kv_cache::RequestBlocks;
 /// Errors, besides the scheduler's: kNotInConfig: several groups under a connector that loads,
 /// without skip_reading_prefix_cache: upstream may take the hit of one group in the GPU's cache for
 /// what another one loads, over which its connectors trip (vllm#33775); do_remote_decode anywhere
-/// but at the producer of a pair; engine=consumer of one engine; a salt or adapter with files.
+/// but at the producer of a pair, or with a window and max_tokens other than 1 (nixl_facet.h);
+/// engine=consumer of one engine; a salt or adapter with files.
 struct AddRequest : ConnectorScript {
   static constexpr Verb kVerb{"add_request", "a new request; a name is used once"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyDeclared, ErrorCode::kNotInConfig,
@@ -135,6 +136,8 @@ struct Update {
   }
 };
 
+/// Errors, besides the scheduler's: kNotInConfig: at the producer of a pair, with a window
+/// (nixl_facet.h).
 struct UpdateDraftTokenIds {
   static constexpr Verb kVerb{"update_draft_token_ids", "drafts for a request's next step"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig};
@@ -243,9 +246,11 @@ struct ScriptConnector : ConnectorScript {
 };
 
 /// The consumer gets the prompt of the producer's request, and what the producer reported of
-/// it. The same request may be handed over again: routers try twice.
-/// Errors, besides the scheduler's: kNotInConfig: there is one engine; kNotFinished: the producer
-/// reported nothing of it.
+/// it. The same request may be handed over again, since routers try twice, where failed reads are
+/// reported (nixl_facet.h): a later reader finds it given back.
+/// Errors, besides the scheduler's: kNotInConfig: there is one engine, or several groups without
+/// skip_reading_prefix_cache, as of AddRequest; kNotFinished: the producer reported nothing of it,
+/// or it may not be handed over again.
 struct HandOver {
   static constexpr Verb kVerb{"hand_over", "the router adds a finished request to the consumer"};
   static constexpr ErrorCode kRefusals[] = {
@@ -256,6 +261,7 @@ struct HandOver {
   std::uint32_t max_tokens = 16;
   std::uint32_t priority = 0;
   std::uint32_t arrival_time = 0;
+  bool skip_reading_prefix_cache = false;
   static void declare(auto& fields) {
     using S = HandOver;
     fields.add("request", &S::request, Domain::kRequest, "the producer's");
@@ -263,6 +269,8 @@ struct HandOver {
     fields.optional("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most");
     fields.optional("priority", &S::priority, Domain::kCount, "the smaller, the sooner");
     fields.optional("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals");
+    fields.optional("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
+                    "its lookups find nothing");
   }
 };
 

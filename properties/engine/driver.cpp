@@ -504,6 +504,19 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return error;
   }
 
+  /// Of several groups, what one hits in the GPU's cache may be what another one loads into.
+  template <class Command>
+  bool may_look_up(const Command& command) const {
+    return command.skip_reading_prefix_cache || !setup_.has_workers() ||
+           setup_.scheduler().kv_cache.groups.size() == 1;
+  }
+
+  bool has_window() const {
+    return std::ranges::any_of(setup_.scheduler().kv_cache.groups, [](const KVCacheSpec& group) {
+      return group.kind == KVCacheSpecKind::kSlidingWindow;
+    });
+  }
+
   ErrorCode run(const engine::AddRequest& command) {
     if (!is_new(command.id)) return ErrorCode::kAlreadyDeclared;
     const bool is_consumer = command.engine == EngineRole::kConsumer;
@@ -511,8 +524,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (command.do_remote_decode && (!setup_.nixl || is_consumer)) return ErrorCode::kNotInConfig;
     // Files are named after tokens alone: a request with a salt would get the KV of another.
     if (setup_.files && (command.cache_salt || command.lora_name)) return ErrorCode::kNotInConfig;
-    if (setup_.has_workers() && setup_.scheduler().kv_cache.groups.size() > 1 &&
-        !command.skip_reading_prefix_cache) {
+    if (!may_look_up(command)) return ErrorCode::kNotInConfig;
+    // Later than after one token, a window has moved on.
+    if (command.do_remote_decode && has_window() && command.max_tokens != 1) {
       return ErrorCode::kNotInConfig;
     }
     NewRequest request;
@@ -540,7 +554,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   ErrorCode run(const engine::HandOver& command) {
-    if (!setup_.nixl) return ErrorCode::kNotInConfig;
+    if (!setup_.nixl || !may_look_up(command)) return ErrorCode::kNotInConfig;
     if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
     if (!is_new(command.id)) return ErrorCode::kAlreadyDeclared;
     const KVTransferParams* const told = nixl_.finished_prefill(command.request);
@@ -551,12 +565,14 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     request.max_tokens = command.max_tokens;
     request.priority = command.priority;
     request.arrival_time = command.arrival_time;
+    request.skip_reading_prefix_cache = command.skip_reading_prefix_cache;
     request.kv_transfer_params = *told;
     Engine& consumer = engine_of(EngineRole::kConsumer);
     const ErrorCode error = add(consumer, request);
-    if (error == ErrorCode::kNone && setup_.device) {
-      device_of(consumer).add(command.id, request.spec);
-    }
+    if (error != ErrorCode::kNone) return error;
+    // Its reader's notice would end the read of a second one.
+    if (!reports_failed_reads(setup_.scheduler().kv_cache)) nixl_.forget_prefill(command.request);
+    if (setup_.device) device_of(consumer).add(command.id, request.spec);
     return error;
   }
 
@@ -847,6 +863,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   ErrorCode run(const engine::UpdateDraftTokenIds& command) {
     if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
+    // A window would move on as drafts are accepted.
+    if (setup_.nixl && command.engine == EngineRole::kProducer && has_window()) {
+      return ErrorCode::kNotInConfig;
+    }
     Scheduler& scheduler = *engine_of(command.engine).scheduler;
     return scheduler.update_draft_token_ids(
         SchedulerObserver::index_of(scheduler, *world_, command.request), command.tokens);

@@ -94,6 +94,10 @@ std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown,
   return lost;
 }
 
+bool passes_over(const StepOnBlocks& step, const KVCacheSpec& group) {
+  return kOptimisticWindow(step.has_drafts_ahead && !group.is_full_attention());
+}
+
 RankMemory::RankMemory(const Words& words, const KVCacheManagerConfig& config,
                        std::uint32_t num_ranks, std::uint32_t num_places,
                        std::uint32_t num_sub_blocks)
@@ -117,9 +121,7 @@ std::optional<Broken> RankMemory::zero(std::size_t rank, const StepOnBlocks& ste
 std::optional<Broken> RankMemory::compute(std::size_t rank, const StepOnBlocks& step,
                                           const Sequences& sequences) {
   const std::vector<Content>& blocks = ranks_[rank].blocks;
-  const auto is_forgiven = [&](GroupId group) {
-    return kOptimisticWindow(step.has_drafts_ahead && !groups_[group].is_full_attention());
-  };
+  const auto is_forgiven = [&](GroupId group) { return passes_over(step, groups_[group]); };
   for (const Run& run : step.runs) {
     for (const Filled& filled : filled_by(run, sequences.at(run.request), groups_, blocks)) {
       const Content& content = is_forgiven(filled.group) ? kAnything : filled.content;

@@ -80,6 +80,9 @@ void settle(std::vector<Run>& runs, const Sequences& sequences,
 std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown,
                                           const std::vector<BlockId>& given);
 
+/// Whether what the group's blocks contain is not claimed: a window, or a state, in such a step.
+bool passes_over(const StepOnBlocks& step, const KVCacheSpec& group);
+
 /// A value: copyable.
 class RankMemory {
  public:

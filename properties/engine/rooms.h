@@ -97,7 +97,7 @@ namespace nixl {
 
 /// A valid configuration of 5 to 20 blocks per engine, up to 4 ranks each, and small deadlines.
 Config draw_config(Choices& choices);
-/// A record, ranks and pools of a pair.
+/// A record, groups, ranks and pools of a pair.
 Record draw_pair(Choices& choices, Config& config);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
 GoalSuite goals();

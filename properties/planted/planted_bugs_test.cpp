@@ -241,7 +241,6 @@ const std::vector<Canaries> kCanaries = {
              "forgotten_request_keeps_its_slot",
              "heartbeats_at_each_step",
              "heartbeats_never_stop",
-             "listens_for_rank_0_alone",
              "one_token_prompt_loads",
          }},
     {.part = "engine.simple",

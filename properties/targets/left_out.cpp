@@ -87,11 +87,31 @@ const LeftOutRow kRefused[] = {
      "worker has it)",
      "engine/offloading_on_device/refusals/a_lost_device.kvs",
      "config assembly=offloading_on_device profile=v0.23\nfail_next stream=load fault=sticky\n"},
-    {"missing", "two children of one kind under a MultiConnector, or nested ones", "not modelled",
-     "", "config connectors=[(multi children=[(simple) (simple)])]\n"},
-    {"missing", "several groups over NIXL", "not modelled", "",
+    {"refused", "reads over NIXL that fail, with a window or several groups",
+     "upstream reports no invalid block, and the request goes on over what was not read",
+     "engine/prefill_decode/refusals/groups.kvs",
      "config assembly=prefill_decode profile=v0.23 groups=[(full block_size=4) (sliding "
      "block_size=4 window=4)]\n"},
+    {"refused", "a window over NIXL, under v0.19",
+     "upstream's producer gives back the first block of a window that is to be read",
+     "engine/prefill_decode/refusals/groups.kvs",
+     "config connectors=[(nixl deadline=0)] engines=2 profile=v0.19 groups=[(sliding block_size=4 "
+     "window=4)]\n"},
+    {"refused", "a window over NIXL, on a device",
+     "upstream computes the last token of a prompt that was read with a window that may lack a "
+     "token, and the tokens show it",
+     "engine/prefill_decode/left_out/a_window_short_of_a_token.kvs",
+     "config connectors=[(nixl deadline=0)] engines=2 device=virtual profile=v0.23 "
+     "groups=[(sliding block_size=4 window=4)]\n"},
+    {"refused", "several tokens of a request for a consumer, with a window",
+     "upstream's producer gives back what is to be read, and other blocks are read",
+     "engine/prefill_decode/refusals/groups.kvs",
+     "config connectors=[(nixl deadline=0)] engines=2 profile=v0.23 groups=[(sliding block_size=4 "
+     "window=4)]\nadd_request id=A tokens=[1] do_remote_decode=true max_tokens=2\n"},
+    {"missing", "two children of one kind under a MultiConnector, or nested ones", "not modelled",
+     "", "config connectors=[(multi children=[(simple) (simple)])]\n"},
+    {"missing", "Mamba over NIXL", "not modelled", "",
+     "config assembly=prefill_decode profile=v0.23 groups=[(mamba block_size=4)]\n"},
     {"missing", "tiers on a device", "not modelled", "",
      "config connectors=[(offloading spec_name=TieringOffloadingSpec num_tiers=1)] device=virtual "
      "profile=v0.23\n"},

@@ -44,14 +44,18 @@ def corrected_halves(scheduler_half: Any, worker_half: Any, uncorrected: FrozenS
             return super().get_num_new_matched_tokens(request, num_computed_tokens)
 
         def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-            """blocks_from_the_end: upstream's cut leaves as many as there are."""
+            """blocks_from_the_end: what upstream cuts afterwards is as long as it should be."""
             params = request.kv_transfer_params
             is_read = bool(params and params.get("do_remote_prefill") and num_external_tokens)
             super().update_state_after_alloc(request, blocks, num_external_tokens)
             if is_read and corrects("blocks_from_the_end"):
-                (local,), (remote,) = blocks.blocks, params["remote_block_ids"]
-                params["remote_block_ids"] = ([
-                    remote[place] for place, block in enumerate(local) if block.block_hash is None],)
+                places = [[place for place, block in enumerate(group) if block.block_hash is None and not block.is_null]
+                          for group in blocks.blocks]
+                self._reqs_need_recv[request.request_id] = request, tuple(
+                    [group[place].block_id for place in of_group] for group, of_group in zip(blocks.blocks, places))
+                params["remote_block_ids"] = tuple(
+                    [remote[place] for place in of_group]
+                    for remote, of_group in zip(params["remote_block_ids"], places))
 
         def build_connector_meta(self, scheduler_output: Any) -> Any:
             """Heartbeats as the workers are told of them: what happens later is told later."""
@@ -76,8 +80,10 @@ def corrected_halves(scheduler_half: Any, worker_half: Any, uncorrected: FrozenS
                 self._heartbeat_by_engine[engine] = info
 
         def request_finished(self, request: Any, block_ids: Any) -> Tuple[bool, Any]:
-            """finished_without_blocks."""
+            """finished_without_blocks; and blocks_from_the_end: upstream leaves some of those before a window away."""
             is_held, told = super().request_finished(request, block_ids)
+            if is_held and corrects("blocks_from_the_end"):
+                told["remote_block_ids"] = block_ids
             if told is not None and not is_held and corrects("finished_without_blocks"):
                 self._reqs_not_processed.add(request.request_id)
                 return False, None
@@ -137,9 +143,9 @@ def corrected_halves(scheduler_half: Any, worker_half: Any, uncorrected: FrozenS
             super()._read_blocks(**arguments)
 
         def _get_block_descs_ids(self, engine_id: str, block_ids: Any, block_size_ratio: Any = None) -> List[int]:
-            return block_ids[0]
+            return self._compute_desc_ids(block_ids)
 
         def _compute_desc_ids(self, block_ids: Any, **_: Any) -> List[int]:
-            return block_ids[0]
+            return [block for group in block_ids for block in group]
 
     return CorrectedScheduler, CorrectedWorker

@@ -52,7 +52,7 @@ class OfPair(UpstreamScheduler):
         return f" finished_prefills=[{' '.join(map(self._prefill_text, self._told_now))}]"
 
     def _prefill_text(self, name: str) -> str:
-        (blocks,) = self.told[name]["remote_block_ids"]
+        blocks = [block for group in self.told[name]["remote_block_ids"] for block in group if block]
         return f"(prefill request={self._name_texts[name]} blocks={print_integers(blocks)})"
 
     def _plan_text(self, output: Any) -> str:
@@ -70,9 +70,12 @@ class OfPair(UpstreamScheduler):
         text = f"(receive request={self._name_texts[name]} remote_request={self._name_texts[request.remote.request_id]}"
         if not request.local_block_ids:
             return text + ")"
-        (local,), (remote,) = request.local_block_ids, request.remote.block_ids
-        # As the worker cuts them.
-        return f"{text} local_blocks={print_integers(local)} remote_blocks={print_integers(remote[-len(local):])})"
+        local, remote = [], []
+        for of_group, of_remote in zip(request.local_block_ids, request.remote.block_ids):
+            local += of_group
+            # As the worker cuts them.
+            remote += of_remote[-len(of_group):]
+        return f"{text} local_blocks={print_integers(local)} remote_blocks={print_integers(remote)})"
 
 
 class UpstreamDisaggregated(OfPair):

@@ -24,6 +24,7 @@ from engine_target import (
     Simple,
     World,
     record_of,
+    reports_failed_reads,
 )
 from multi_commands import MultiPair, UpstreamMulti
 from scheduler_commands import UpstreamScheduler
@@ -47,6 +48,7 @@ class UpstreamEngine:
         if config.device != "scripted":
             raise Unsupported(f"device={config.device}: upstream's workers need a GPU, expected device=scripted")
         self._world = world = World()
+        self._config = config
         connector_type = type(config.connector)
         if record_of(config, Nixl):
             if connector_type is Multi:
@@ -89,14 +91,16 @@ class UpstreamEngine:
             return "error=not_in_config"
         return self._schedulers[request.engine].add_request(request)
 
-    def hand_over(self, name, new_name, max_tokens, priority, arrival_time) -> str:
+    def hand_over(self, name, new_name, max_tokens, priority, arrival_time, skip_reading_prefix_cache) -> str:
         prompt = self._world.requests.get(name)
         is_new = False
         if prompt is not None:
             request = AddRequest(new_name, prompt.tokens, max_tokens, priority=priority, arrival_time=arrival_time,
-                                 lora_name=prompt.lora_name, lora_id=prompt.lora_id, cache_salt=prompt.cache_salt)
+                                 lora_name=prompt.lora_name, lora_id=prompt.lora_id, cache_salt=prompt.cache_salt,
+                                 skip_reading_prefix_cache=skip_reading_prefix_cache)
             is_new = self._world.declare(request)
-        if "consumer" not in self._schedulers:
+        groups = self._config.groups
+        if "consumer" not in self._schedulers or (len(groups) > 1 and not skip_reading_prefix_cache):
             return "error=not_in_config"
         if prompt is None:
             return "error=unknown_request"
@@ -106,7 +110,11 @@ class UpstreamEngine:
         if told is None:
             return "error=not_finished"
         # A router sends it as JSON.
-        return self._schedulers["consumer"].add(request, copy.deepcopy(told))
+        answer = self._schedulers["consumer"].add(request, copy.deepcopy(told))
+        # A second reader could fail, and nobody would report it.
+        if answer == "error=none" and not reports_failed_reads(groups):
+            del self._schedulers["producer"].told[name]
+        return answer
 
     def observe(self, state: bool) -> str:
         """Of a pair."""

@@ -6,7 +6,7 @@ Mirrors contract/engine and contract/connectors/*/*_facet.h; session.py says wha
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 import kv_cache_target
 from block_pool_target import HASHED_TEXT
@@ -246,8 +246,30 @@ def _check_connector(config: Config) -> None:
             raise ValueError("one of ranks and consumer_ranks divides the other")
         if nixl.deadline > SECONDS_MAX:
             raise ValueError(f"a deadline is at most {SECONDS_MAX} seconds")
-        if [group.kind for group in config.groups] != ["full"]:
-            raise ValueError("one group of full attention is expected")
+        _check_groups_of_pair(config, nixl)
+
+
+def has_window(groups: Sequence[kv_cache_target.Group]) -> bool:
+    return any(group.kind == "sliding" for group in groups)
+
+
+def reports_failed_reads(groups: Sequence[kv_cache_target.Group]) -> bool:
+    """Whether a pair reports a read that fails (contract/connectors/disaggregated/nixl_facet.h)."""
+    return [group.kind for group in groups] == ["full"]
+
+
+def _check_groups_of_pair(config: Config, nixl: Nixl) -> None:
+    """Raises ValueError."""
+    groups = config.groups
+    if any(group.kind not in ("full", "sliding") or group.block_size != groups[0].block_size
+           or (group.kind == "sliding" and group.window < 2) for group in groups):
+        raise ValueError("groups of one block size, full or sliding with a window of at least 2 tokens, are expected")
+    if has_window(groups) and config.profile == "v0.19":
+        raise ValueError("a window, expected a profile with rule finish_drops_by_computed_tokens")
+    if has_window(groups) and config.device != "scripted":
+        raise ValueError("a window over NIXL, expected none on a device")
+    if not reports_failed_reads(groups) and (nixl.deadline or nixl.transport_may_fail):
+        raise ValueError("expected deadline=0 alone with a window or several groups")
 
 
 def _check_offloading(connector: Offloading) -> None:
@@ -391,8 +413,9 @@ READERS: Dict[str, CommandReader] = {
     for verb, fields in {
         "add_request": (_ADD_FIELDS, _ADD_DEFAULTS),
         "hand_over": (
-            {"request": TEXT, "id": TEXT, "max_tokens": INTEGER, "priority": INTEGER, "arrival_time": INTEGER},
-            {"max_tokens": 16, "priority": 0, "arrival_time": 0},
+            {"request": TEXT, "id": TEXT, "max_tokens": INTEGER, "priority": INTEGER, "arrival_time": INTEGER,
+             "skip_reading_prefix_cache": FLAG},
+            {"max_tokens": 16, "priority": 0, "arrival_time": 0, "skip_reading_prefix_cache": False},
         ),
         **{verb: ({**fields, **_ENGINE_FIELD}, {**defaults, **_ENGINE_DEFAULT})
            for verb, (fields, defaults) in _OF_ENGINES.items()},

@@ -15,7 +15,7 @@ from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from allocation_guard import AllocationGuard
 from corrected_scheduler import corrected
-from engine_target import AddRequest, Config, DecodeBench, Example, Script, Scripted, World, script_of
+from engine_target import AddRequest, Config, DecodeBench, Example, Script, Scripted, World, has_window, script_of
 from line_language import print_integers
 from scripted_connector import block_ids_text, make_scripted_connector
 from session import Unsupported
@@ -108,6 +108,8 @@ class UpstreamScheduler:
             return "error=not_in_config"
         if self.has_workers and len(self._config.groups) > 1 and not request.skip_reading_prefix_cache:
             return "error=not_in_config"
+        if request.do_remote_decode and has_window(self._config.groups) and request.max_tokens != 1:
+            return "error=not_in_config"
         if self._scripted is not None and not request.child:
             self._scripted.set_script(request.id, script_of(request))
         params: Dict[str, Any] = {}
@@ -180,6 +182,8 @@ class UpstreamScheduler:
     def update_draft_token_ids(self, name, tokens) -> str:
         if not self._world.knows([name]):
             return "error=unknown_request"
+        if self.has_readers and has_window(self._config.groups):
+            return "error=not_in_config"
         if len(tokens) > self._config.num_speculative_tokens or self._config.async_scheduling:
             return "error=not_in_config"
         self._scheduler.update_draft_token_ids(make_drafts({name: tokens}))

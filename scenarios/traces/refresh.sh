@@ -76,6 +76,9 @@ release_of() {
   if [ "$profile" = v0.23 ]; then
     digests engine.offloading.tiers tight engine 111 25 200 assembly=offloading offloading.num_tiers=2 \
       offloading.transfers_may_fail=false offloading.spec_name=TieringOffloadingSpec
+    digests engine.prefill_decode.windows tight engine 111 25 200 assembly=prefill_decode nixl.deadline=0 \
+      nixl.transport_may_fail=false hash_block_size=4 \
+      "groups=[(full block_size=4) (sliding block_size=4 window=6) (sliding block_size=4 window=4)]"
   else
     digests kv_cache.sink tight kv_cache 111 20 200 hash_block_size=4 "groups=[(sink block_size=4 sink_len=8)]"
   fi

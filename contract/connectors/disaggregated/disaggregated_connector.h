@@ -7,7 +7,7 @@
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py; v0.23.0
 /// v1/nixl/{scheduler,worker}.py where a rule says so. Upstream has one class for both roles; here
 /// each has its own. Not modelled: both roles in one engine (bidirectional_kv_xfer), host buffers,
-/// MLA, several groups, Mamba, engines with unequal block sizes.
+/// MLA, Mamba, engines or groups with unequal block sizes.
 
 #include <cstdint>
 #include <memory>
@@ -81,7 +81,7 @@ struct ConsumerMetadata final : KVConnectorMetadata {
     static constexpr std::string_view kWord = "receive";
     std::string request;
     std::string remote_request;
-    std::vector<BlockId> local_blocks;   ///< none: nothing to read, the producer is to be told
+    std::vector<BlockId> local_blocks;   ///< group by group; none: the producer is to be told
     std::vector<BlockId> remote_blocks;  ///< as many
     static void declare(auto& fields) {
       using S = Receive;
@@ -140,9 +140,11 @@ class DisaggregatedProducer : public KVConnector {
 ///     (upstream loads it, and computes it all the same). Else 0.
 /// update_state_after_alloc(host, request, blocks, n_ext)
 ///     It wants its prompt: it is in the next reqs_to_recv, and does not want it any more. With
-///     n_ext > 0: its local blocks are those that are not cached, its remote blocks those at the
-///     same places of the remote request (upstream takes as many from the end, which are others if
-///     the producer has blocks behind the prompt, vllm#50558). With 0: none.
+///     n_ext > 0: its local blocks are, group by group, those that are neither null nor cached, its
+///     remote blocks those at the same places of the remote request (upstream takes as many from
+///     the end of each group, which are others if the producer has blocks behind the prompt,
+///     vllm#50558; and of a window both sides keep the last ceil(window / block) + 1 blocks, which
+///     with blocks for drafts behind them are too few). With 0: none.
 ///     Requires (as upstream asserts): the remote request has a block at each of these places.
 /// build_connector_meta
 ///     What came since the last one. Heartbeats: all leases that are renewed, each once, in the

@@ -1,19 +1,50 @@
 #include "contract/connectors/disaggregated/nixl_facet.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "contract/scheduler/scheduler.h"
 
 namespace kvfence {
 
+bool reports_failed_reads(const KVCacheManagerConfig& kv_cache) {
+  return kv_cache.groups.size() == 1 && kv_cache.groups.front().is_full_attention();
+}
+
 Parsed<DisaggregatedSpec> make_nixl_spec(const engine::nixl::Record& record,
                                          const SchedulerConfig& scheduler,
                                          std::uint32_t num_producer_ranks,
                                          std::uint32_t num_consumer_ranks) {
   const KVCacheManagerConfig& kv_cache = scheduler.kv_cache;
-  if (kv_cache.groups.size() != 1 ||
-      kv_cache.groups.front().kind != KVCacheSpecKind::kFullAttention) {
-    return InputError{{}, {}, "these groups", "one group of full attention"};
+  const auto is_taken = [&](const KVCacheSpec& group) {
+    const bool has_window =
+        group.kind == KVCacheSpecKind::kSlidingWindow && group.sliding_window >= 2;
+    return (has_window || group.kind == KVCacheSpecKind::kFullAttention) &&
+           group.block_size == kv_cache.groups.front().block_size;
+  };
+  if (!std::ranges::all_of(kv_cache.groups, is_taken)) {
+    return InputError{{},
+                      {},
+                      "these groups",
+                      "groups of one block size, of full attention or with a sliding window of at "
+                      "least 2 tokens"};
+  }
+  const bool has_window = !std::ranges::all_of(kv_cache.groups, &KVCacheSpec::is_full_attention);
+  if (has_window && !kv_cache.pool.rules.finish_drops_by_computed_tokens) {
+    return InputError{{},
+                      {},
+                      "a window",
+                      "rule finish_drops_by_computed_tokens: before, the producer gives back what "
+                      "is to be read"};
+  }
+  if (!reports_failed_reads(kv_cache) && (record.deadline > 0 || record.transport_may_fail)) {
+    return InputError{{},
+                      {},
+                      "deadline=" + std::to_string(record.deadline) +
+                          (record.transport_may_fail ? " transport_may_fail=true" : ""),
+                      "deadline=0 alone with a window or several groups: nobody reports a read "
+                      "that fails"};
   }
   DisaggregatedSpec spec;
   spec.rules = kv_cache.pool.rules;

@@ -6,6 +6,12 @@
 ///
 /// Between the engines are a router, and a transport and a clock that are commands. A name is used
 /// once in both engines together: upstream gives every request a random one.
+///
+/// With a window, or several groups, no read may fail: there is no deadline, and a request is
+/// handed over once. (Upstream, v0.23.0 nixl/worker.py _handle_failed_transfer, reports no invalid
+/// block there, and the request goes on over what was not read.) With a window a producer's request
+/// that is for a consumer says one token, and nobody there gets drafts: a token later its window
+/// has moved on.
 
 #include <cstdint>
 #include <string>
@@ -98,7 +104,7 @@ struct FinishedPrefill {
   static void declare(auto& fields) {
     using S = FinishedPrefill;
     fields.add("request", &S::request, "of whom");
-    fields.add("blocks", &S::blocks, "where its KV is");
+    fields.add("blocks", &S::blocks, "where its KV is, group by group");
   }
 };
 
@@ -145,10 +151,15 @@ struct Observed {
 
 }  // namespace engine::nixl
 
+struct KVCacheManagerConfig;
 struct SchedulerConfig;
 
-/// What both halves of a record are built from, or what is wrong with it: what check_spec says, and
-/// one group of full attention.
+/// Whether a read that fails is reported: with one group of full attention.
+bool reports_failed_reads(const KVCacheManagerConfig& kv_cache);
+
+/// What both halves of a record are built from, or what is wrong with it: what check_spec says;
+/// groups of full attention, or with windows of at least 2 tokens, of one block size; a window
+/// without Rules::finish_drops_by_computed_tokens; reads that can fail, where nobody reports it.
 Parsed<DisaggregatedSpec> make_nixl_spec(const engine::nixl::Record& record,
                                          const SchedulerConfig& scheduler,
                                          std::uint32_t num_producer_ranks,

@@ -58,13 +58,10 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
     if (!wants_prompt(request)) return;
     ConsumerMetadata::Receive& out = receive(request);
     if (num_external_tokens == 0) return;
-    const std::vector<BlockId>& local = blocks.front();
-    const std::vector<BlockId>& remote = request.params.remote_block_ids.front();
-    for (std::size_t place = 0; place < local.size(); ++place) {
-      if (host.is_cached(local[place])) continue;
-      KVFENCE_CHECK(place < remote.size(), "the remote request has no block at this place");
-      out.local_blocks.push_back(local[place]);
-      out.remote_blocks.push_back(remote[place]);
+    KVFENCE_CHECK(blocks.size() == request.params.remote_block_ids.size(),
+                  "the remote request has another number of groups");
+    for (std::size_t group = 0; group < blocks.size(); ++group) {
+      read_group(host, blocks[group], request.params.remote_block_ids[group], out);
     }
   }
 
@@ -152,9 +149,22 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
     return out;
   }
 
-  /// Its slot, a new one if there was none.
+  /// Each block that is to be filled, from its place at the producer.
+  static void read_group(ConnectorHost& host, const std::vector<BlockId>& local,
+                         const std::vector<BlockId>& remote, ConsumerMetadata::Receive& out) {
+    for (std::size_t place = 0; place < local.size(); ++place) {
+      // Null blocks stand before a window.
+      if (local[place] == kNullBlockId || host.is_cached(local[place])) continue;
+      KVFENCE_CHECK(place < remote.size() && remote[place] != kNullBlockId,
+                    "the remote request has no block at this place");
+      out.local_blocks.push_back(local[place]);
+      out.remote_blocks.push_back(remote[place]);
+    }
+  }
 
   // ---- Leases ----
+
+  /// Its slot, a new one if there was none.
 
   std::uint32_t lease_of(std::string_view remote_request) {
     const auto found = lease_of_id_.find(remote_request, [this](std::uint32_t lease) {

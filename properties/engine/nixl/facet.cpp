@@ -1,6 +1,8 @@
 #include "properties/engine/nixl/facet.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 namespace kvfence::engine::nixl {
 namespace {
@@ -8,6 +10,15 @@ namespace {
 ErrorCode known(bool is_known) { return is_known ? ErrorCode::kNone : ErrorCode::kUnknownJob; }
 
 }  // namespace
+
+std::vector<BlockId> blocks_of(const BlocksByGroup& table) {
+  std::vector<BlockId> blocks;
+  for (const std::vector<BlockId>& group : table) {
+    std::ranges::copy_if(group, std::back_inserter(blocks),
+                         [](BlockId block) { return block != kNullBlockId; });
+  }
+  return blocks;
+}
 
 void Facet::start(const Config& config, ReadCarrier* carrier) {
   carrier_ = carrier;
@@ -63,7 +74,7 @@ void Facet::take_finished_prefills(DisaggregatedProducer& producer, Observed& ob
   for (std::size_t index = 0; index < list.size(); ++index) {
     const RemotePrefill& told = remote_prefills_[index];
     list[index].request = told.request;
-    list[index].blocks = told.params.remote_block_ids.front();
+    list[index].blocks = blocks_of(told.params.remote_block_ids);
     finished_prefills_[told.request] = told.params;
   }
 }

@@ -16,6 +16,9 @@
 
 namespace kvfence::engine::nixl {
 
+/// The blocks of a table, group by group, without null ones.
+std::vector<BlockId> blocks_of(const BlocksByGroup& table);
+
 class Facet {
  public:
   /// carrier: of the bytes that are read; null: there are none. It outlives this.
@@ -35,6 +38,8 @@ class Facet {
 
   /// What the producer told of a request that finished; null: nothing.
   const KVTransferParams* finished_prefill(const std::string& request) const;
+  /// Nobody gets it any more.
+  void forget_prefill(const std::string& request) { finished_prefills_.erase(request); }
   /// A finished request tells its router with its last output.
   void take_finished_prefills(DisaggregatedProducer& producer, Observed& observed);
 

@@ -37,6 +37,8 @@ class PairDraws final : public Draws {
  public:
   PairDraws(const Config& config, Choices& choices)
       : record_(*config.connector<Record>()),
+        num_groups_(config.groups.size()),
+        has_window_(!std::ranges::all_of(config.groups, &KVCacheSpec::is_full_attention)),
         decode_in_(choices.once_in(3) ? 2 : 8),
         part_in_(choices.once_in(2) ? 2 : 8),
         fail_in_(choices.once_in(2) ? 3 : 10),
@@ -111,6 +113,8 @@ class PairDraws final : public Draws {
       }
       case Action::kHandOverAgain:
         if (handed_over_.empty()) return std::nullopt;
+        // Where no read may fail nobody gets it twice, and that is asked for now and then.
+        if ((has_window_ || num_groups_ > 1) && !choices.once_in(6)) return std::nullopt;
         return hand_over(pick(choices, handed_over_), picture, choices);
       case Action::kRepeatNotice:
         if (delivered_.empty() || !record_.transport_may_fail) return std::nullopt;
@@ -144,13 +148,13 @@ class PairDraws final : public Draws {
   void add_to(AddRequest& command, const Picture& /*picture*/, Choices& choices) override {
     const bool is_local = command.engine == EngineRole::kConsumer || choices.once_in(8);
     command.do_remote_decode = !is_local;
-    if (!is_local && !choices.once_in(decode_in_)) command.max_tokens = 1;
+    if (!is_local && (has_window_ || !choices.once_in(decode_in_))) command.max_tokens = 1;
     if (choices.once_in(8)) command.stop_tokens = {1};
   }
   using Draws::add_to;
 
  private:
-  static Command hand_over(std::string request, Picture& picture, Choices& choices) {
+  Command hand_over(std::string request, Picture& picture, Choices& choices) const {
     HandOver command;
     command.request = std::move(request);
     command.id = picture.new_name();
@@ -158,10 +162,15 @@ class PairDraws final : public Draws {
     if (picture.config.policy == "priority") command.priority = choices.below(3);
     picture.arrival_time += choices.below(2);
     command.arrival_time = picture.arrival_time;
+    // Several groups take nothing else, but now and then that is asked for.
+    command.skip_reading_prefix_cache = choices.once_in(picture.habits.skip_in);
+    if (num_groups_ > 1) command.skip_reading_prefix_cache = !choices.once_in(64);
     return command;
   }
 
   const Record record_;
+  const std::size_t num_groups_;
+  const bool has_window_;
   const std::uint32_t decode_in_;  ///< one request in so many decodes at the producer
   const std::uint32_t part_in_;    ///< one advance in so many does not reach the end
   const std::uint32_t fail_in_;    ///< one end in so many is a failure, where there may be any
@@ -182,14 +191,34 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
   return std::make_unique<PairDraws>(config, choices);
 }
 
+namespace {
+
+/// With windows, of one block size.
+void draw_groups_of_pair(Choices& choices, Config& config) {
+  constexpr std::string_view kShapes[] = {"fw", "wf", "ft", "fww", "w"};
+  draw_groups(kShapes, choices, config);
+  for (KVCacheSpec& group : config.groups) {
+    group.block_size = config.hash_block_size;
+    if (!group.is_full_attention()) group.sliding_window = std::max(2U, group.sliding_window);
+  }
+}
+
+}  // namespace
+
 Record draw_pair(Choices& choices, Config& config) {
   config.engines = 2;
   config.consumer_num_gpu_blocks = choices.once_in(2) ? 5 + choices.below(16) : 0;
   config.groups = {full(config.hash_block_size)};
+  const kvfence::Rules rules = rules_of(*from_text<Profile>(config.profile));
+  const bool has_windows =
+      !config.has_device() && rules.finish_drops_by_computed_tokens && choices.once_in(3);
+  if (has_windows) draw_groups_of_pair(choices, config);
   config.ranks = config.consumer_ranks = 1 + choices.below(2);
   const std::uint32_t ratio = 1 + choices.below(2);
   (choices.once_in(2) ? config.ranks : config.consumer_ranks) *= ratio;
   constexpr std::array<Seconds, 4> kDeadlines = {0, 5, 12, 30};
+  // No read of a window may fail.
+  if (has_windows) return {.deadline = 0};
   Record record;
   record.deadline = pick(choices, kDeadlines);
   record.transport_may_fail = choices.once_in(2);

@@ -28,6 +28,8 @@ namespace {
 constexpr Goal kGoals[] = {
     {"read", "a request waits while its prompt is read"},
     {"read_behind_hit", "a read began behind blocks that the consumer had cached"},
+    {"read_of_several_groups", "blocks of several groups were read"},
+    {"read_of_a_window", "of one of several groups the blocks before its window were not read"},
     {"empty_read", "a request had nothing to read, and the producer was told"},
     {"part_of_read", "a read came further without an end"},
     {"several_readers", "several consumer's ranks read from one"},
@@ -226,9 +228,14 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         continue;
       }
       reader.local_blocks = receive.local_blocks;
-      const std::uint32_t size = config().groups.front().block_size;
-      reader.has_hit = num_blocks < (num_prompt_tokens + size - 1) / size;
+      const std::vector<KVCacheSpec>& groups = config().groups;
+      const std::uint32_t size = groups.front().block_size;
+      const bool has_all = num_blocks == groups.size() * ((num_prompt_tokens + size - 1) / size);
+      reader.has_hit = !has_all && groups.size() == 1 && groups.front().is_full_attention();
       add("read");
+      add("read_of_several_groups", groups.size() > 1);
+      // Their lookups find nothing.
+      add("read_of_a_window", groups.size() > 1 && !has_all);
       add("read_behind_hit", reader.has_hit);
       add("several_readers", config().consumer_ranks > config().ranks);
       add("several_sources", config().ranks > config().consumer_ranks);

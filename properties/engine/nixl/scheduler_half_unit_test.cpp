@@ -72,7 +72,11 @@ class Caller final : private ConnectorHost {
   }
   void allocate(const Client& client, const std::vector<BlockId>& blocks,
                 std::uint32_t num_external_tokens = 0) {
-    half_->update_state_after_alloc(*this, view(client), {blocks}, num_external_tokens);
+    allocate_groups(client, {blocks}, num_external_tokens);
+  }
+  void allocate_groups(const Client& client, const BlocksByGroup& blocks,
+                       std::uint32_t num_external_tokens) {
+    half_->update_state_after_alloc(*this, view(client), blocks, num_external_tokens);
   }
   Metadata build() {
     return static_cast<const Metadata&>(*half_->build_connector_meta(*this, SchedulerOutput()));
@@ -245,6 +249,15 @@ TEST_P(ConsumerRules, ReadsWhatIsNotCachedFromTheSamePlaces) {
   EXPECT_TRUE(consumer.build().reqs_to_recv.empty());
 }
 
+TEST_P(ConsumerRules, ReadsEachGroupAndNothingBeforeAWindow) {
+  Consumer consumer = consumer_of(spec_of(Profile::kV023));
+  Client reader = reader_of("B", 0);
+  reader.params.remote_block_ids = {{11, 12, 13}, {0, 14, 15}};
+  consumer.allocate_groups(reader, {{1, 2}, {0, 3}}, 8);
+  EXPECT_EQ(consumer.build().reqs_to_recv,
+            (std::vector<ConsumerMetadata::Receive>{{"B", "A", {1, 2, 3}, {11, 12, 14}}}));
+}
+
 TEST_P(ConsumerRules, TransfersARequestOnce) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   const Client reader = reader_of("B", 0);
@@ -327,6 +340,9 @@ TEST_P(ConsumerRules, TheRemoteRequestHasABlockAtEachPlace) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   EXPECT_DEATH(consumer.allocate(reader_of("B", 0), {1, 2, 3, 4}, 16),
                "block at (each|this) place");
+  Client reader = reader_of("B", 0);
+  reader.params.remote_block_ids = {{0, 12}};
+  EXPECT_DEATH(consumer.allocate(reader, {1, 2}, 8), "block at (each|this) place");
 }
 
 TEST(DisaggregatedSpec, OneWorldSizeDividesTheOther) {

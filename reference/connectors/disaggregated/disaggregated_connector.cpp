@@ -148,8 +148,9 @@ class DisaggregatedConsumer final
     return {.num_tokens = num_prompt_tokens - num_local_tokens, .load_async = true};
   }
 
-  // Source: vLLM v0.19.0 v1/nixl_connector.py update_state_after_alloc; which remote blocks belong
-  // to the local ones: v1/nixl_connector.py _read_blocks, and ours
+  // Source: vLLM v0.19.0 v1/nixl_connector.py update_state_after_alloc, and v1/core/
+  // kv_cache_manager.py get_unhashed_block_ids_all_groups; which remote blocks belong to the local
+  // ones: v1/nixl_connector.py _read_blocks, and ours
   void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
                                 const BlocksByGroup& blocks,
                                 std::uint32_t num_external_tokens) override {
@@ -159,13 +160,16 @@ class DisaggregatedConsumer final
     receive.remote_request = request.params.remote_request_id;
     received_.insert(receive.request);
     if (num_external_tokens == 0) return;
-    const std::vector<BlockId>& local = blocks.front();
-    const std::vector<BlockId>& remote = request.params.remote_block_ids.front();
-    for (std::size_t place = 0; place < local.size(); ++place) {
-      if (host.is_cached(local[place])) continue;
-      KVFENCE_CHECK(place < remote.size(), "the remote request has a block at each place");
-      receive.local_blocks.push_back(local[place]);
-      receive.remote_blocks.push_back(remote[place]);
+    for (std::size_t group = 0; group < blocks.size(); ++group) {
+      const std::vector<BlockId>& remote = request.params.remote_block_ids[group];
+      for (std::size_t place = 0; place < blocks[group].size(); ++place) {
+        const BlockId local = blocks[group][place];
+        if (local == kNullBlockId || host.is_cached(local)) continue;
+        KVFENCE_CHECK(place < remote.size() && remote[place] != kNullBlockId,
+                      "the remote request has a block at each place");
+        receive.local_blocks.push_back(local);
+        receive.remote_blocks.push_back(remote[place]);
+      }
     }
   }
 
