@@ -34,6 +34,7 @@ TEST(Episodes, BeginWithTheirTargetAndTheCommentsAboveIt) {
   EXPECT_EQ(print(episodes[0]), first);
   EXPECT_EQ(print(episodes[1]), second);
   EXPECT_EQ(episodes_of(document_of("# nothing\n")).size(), 1u);
+  EXPECT_EQ(episodes_of(document_of("target block_pool\ntarget eviction\n")).size(), 2u);
 }
 
 TEST(Episodes, AreNumberedWhereThereAreSeveral) {

@@ -184,6 +184,22 @@ TEST_P(ProducerRules, HoldsWhatAConsumerWillRead) {
   EXPECT_TRUE(producer.build().reqs_to_send.empty());
 }
 
+TEST_P(ProducerRules, ClientsGetParamsOnceAndOfTheLastOneThatFinished) {
+  Producer producer = producer_of(spec_of(Profile::kV019));
+  producer.finish(prefill_of("A", 0), RequestStatus::kFinishedLengthCapped, {1});
+  EXPECT_EQ(producer.half().take_client_params(), "A");
+  EXPECT_EQ(producer.half().take_client_params(), std::nullopt);
+  producer.finish(prefill_of("B", 0), RequestStatus::kFinishedLengthCapped, {1});
+  Client local = prefill_of("C", 1);
+  local.params = {};
+  producer.finish(local, RequestStatus::kFinishedLengthCapped, {2});
+  EXPECT_EQ(producer.half().take_client_params(), std::nullopt);
+  producer.finish(prefill_of("D", 1), RequestStatus::kFinishedLengthCapped, {2});
+  std::vector<RemotePrefill> prefills;
+  producer.half().take_remote_prefills(prefills);
+  EXPECT_EQ(producer.half().take_client_params(), std::nullopt);
+}
+
 TEST_P(ProducerRules, HoldsForEverWithoutADeadline) {
   DisaggregatedSpec spec = spec_of(Profile::kV019);
   spec.deadline.reset();
