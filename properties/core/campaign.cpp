@@ -126,7 +126,7 @@ constexpr Goal kTablesGoal = {
 std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Choices& choices,
                                       std::size_t num_commands, Scenario& scenario,
                                       const std::function<void()>& before_draw,
-                                      std::uint64_t* num_tails) {
+                                      std::uint64_t* num_tails, std::optional<std::size_t> undone) {
   scenario.target = &setup.target();
   scenario.config = setup.config();
   scenario.steps.clear();
@@ -157,6 +157,7 @@ std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Ch
       command = generator->next(choices, lockstep.last_expected(), lockstep.world());
     }
     scenario.steps.push_back({*std::move(command)});
+    if (index == undone) return std::nullopt;
     if (auto divergence = lockstep.step(scenario.steps.back().command)) return divergence;
   }
   return lockstep.finish();

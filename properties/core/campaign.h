@@ -95,10 +95,12 @@ Parsed<Setup> draw_setup(const Checks& checks, Choices& choices,
 /// Runs an episode of this setup out of a stream of choices; `scenario` receives its configuration
 /// and commands. `before_draw` is called before each command is drawn. A share of the episodes has
 /// a tail, after which it goes on as before; those that came to their end are added to num_tails.
+/// With `undone` it ends with the command of that index, which is drawn and not run.
 std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Choices& choices,
                                       std::size_t num_commands, Scenario& scenario,
                                       const std::function<void()>& before_draw = {},
-                                      std::uint64_t* num_tails = nullptr);
+                                      std::uint64_t* num_tails = nullptr,
+                                      std::optional<std::size_t> undone = std::nullopt);
 
 /// Each goal of the checks that some run could reach, with its count.
 std::vector<GoalCount> goal_counts_of(const Checks& checks, const GoalCounts& counts);

@@ -234,9 +234,10 @@ class Checker {
   /// counter does: then one episode as long as all of them is tried.
   void find_commands(const Crash& crash, Report& report) {
     for (const bool is_long : {false, true}) {
-      const std::uint64_t num_commands =
-          is_long ? std::min(report.commands, kLongEpisodeMax) : crash.step + 1;
-      const auto scenario = commands_of(crash.episode, num_commands);
+      const std::uint64_t as_long = std::min(report.commands, kLongEpisodeMax);
+      const auto scenario =
+          is_long ? commands_of(crash.episode, as_long, as_long - 1)
+                  : commands_of(crash.episode, num_commands_of(crash.episode), crash.step);
       if (!scenario) continue;
       const auto found = run_contained(*scenario, check_.limits);
       if (is_long && (!found || found->oracle != kCrash)) break;
@@ -258,8 +259,19 @@ class Checker {
     }
   }
 
-  /// What the generator draws, for which the reference alone is asked.
-  std::optional<Scenario> commands_of(std::uint64_t episode, std::uint64_t num_commands) const {
+  /// Of the whole episode, were it not for the crash.
+  std::uint64_t num_commands_of(std::uint64_t episode) const {
+    const std::uint64_t first = options_.episode.value_or(0);
+    const std::uint64_t before =
+        commands_of_episodes(first, episode - first, options_.episode_commands);
+    const std::uint64_t whole = commands_of_episode(episode, options_.episode_commands);
+    return options_.commands_max ? std::min(whole, *options_.commands_max - before) : whole;
+  }
+
+  /// What the generator draws, for which the reference alone is asked: up to the last command,
+  /// which is not run, since the reference may be what crashes in it.
+  std::optional<Scenario> commands_of(std::uint64_t episode, std::uint64_t num_commands,
+                                      std::uint64_t last) const {
     ContainedRun run(
         [&](RunPosition&) {
           const auto expected = check_.make_reference();
@@ -272,7 +284,7 @@ class Checker {
               check_.checks, *expected, *same,
               {.oracles = {.rules = false}, .state_every = state_every_of_episode(episode, 1)});
           Scenario scenario(target_);
-          run_episode(lockstep, *setup, choices, num_commands, scenario);
+          run_episode(lockstep, *setup, choices, num_commands, scenario, {}, nullptr, last);
           return print(to_document(scenario));
         },
         check_.limits);

@@ -141,6 +141,72 @@ TEST(ContainedCheck, ReportsAndShrinksACrashOfEachTarget) {
   }
 }
 
+TEST(ContainedCheck, FindsTheCommandsOfACrashOfTheReference) {
+  const auto make_harmful = []() -> std::unique_ptr<Implementation> {
+    return std::make_unique<Harmful>(block_pool_sides().make_reference(), Harmful::Plan{});
+  };
+  ContainedCheck check = check_of(
+      block_pool_sides(), {make_harmful, [] { return block_pool_sides().make_optimized(); }});
+  check.make_reference = make_harmful;
+  const Outcome outcome = check_contained(check, commands(1'000));
+  ASSERT_TRUE(outcome.report.divergence);
+  if (!kIsSanitized) {
+    EXPECT_EQ(outcome.report.divergence->message,
+              "reference was killed by signal 11 (Segmentation fault)");
+  }
+  const Parsed<Scenario> scenario = scenario_from_document(
+      block_pool_sides().target(), outcome.report.scenario, "the report's scenario");
+  ASSERT_TRUE(scenario) << scenario.error().to_text();
+  EXPECT_EQ(scenario->steps.size(), 7);
+}
+
+/// Another implementation, which writes down what it is given.
+class Recording final : public Implementation {
+ public:
+  Recording(std::unique_ptr<Implementation> sound, std::vector<Command>& commands)
+      : sound_(std::move(sound)), commands_(commands) {}
+
+  std::string name() const override { return sound_->name(); }
+  std::optional<ImplementationFailure> reset(const Setup& setup) override {
+    return sound_->reset(setup);
+  }
+  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
+                                             Observe observe, Observation& observation) override {
+    commands_.push_back(command);
+    return sound_->apply(command, world, observe, observation);
+  }
+
+ private:
+  std::unique_ptr<Implementation> sound_;
+  std::vector<Command>& commands_;
+};
+
+// One episode in six has a tail, of which the episode's length decides where it begins.
+TEST(ContainedCheck, FindsTheCommandsOfACrashLateInAnEpisode) {
+  constexpr std::uint64_t kStep = 149;
+  const TargetSides& sides = block_pool_sides();
+  const ContainedCheck crashing = check_of(sides, Harmful::Plan{.command = kStep + 1});
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    CheckOptions options = commands(200);
+    options.seed = seed;
+    options.shrink = false;
+    std::vector<Command> given;
+    Recording recording(sides.make_optimized(), given);
+    ASSERT_TRUE(check(*sides.checks, *sides.make_reference(), recording, options)->passed());
+
+    const Outcome outcome = check_contained(crashing, options);
+
+    const Parsed<Scenario> scenario =
+        scenario_from_document(sides.target(), outcome.report.scenario, "the report's scenario");
+    ASSERT_TRUE(scenario) << scenario.error().to_text();
+    ASSERT_EQ(scenario->steps.size(), kStep + 1);
+    for (std::uint64_t step = 0; step <= kStep; ++step) {
+      EXPECT_TRUE(scenario->steps[step].command == given[step]) << step;
+    }
+  }
+}
+
 TEST(ContainedCheck, ReportsACrashWhateverOraclesAreLeftOut) {
   const ContainedCheck check = check_of(block_pool_sides(), Harmful::Plan{});
   CheckOptions options = commands(1'000);
