@@ -73,9 +73,9 @@ struct Advance {
 
 /// A fault that waits for its transfer is replaced.
 /// Errors: kNotInConfig: no such rank, stream of copies or fault, no OffloadingConnector, or the
-/// simple one beside it, whose copies do not fail, or NIXL, whose reads do, or a load where a group
-/// has a window, or there are several, whose lost blocks upstream's scheduler cannot take in;
-/// kNotInProfile: a store fails with hold. What is late does not fail.
+/// simple one beside it, whose copies do not fail, or a load where a group has a window, or there
+/// are several, whose lost blocks upstream's scheduler cannot take in; kNotInProfile: a store fails
+/// with hold. What is late does not fail.
 struct FailNext {
   static constexpr Verb kVerb{"fail_next", "the next transfer that a stream is given fails"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNotInProfile};

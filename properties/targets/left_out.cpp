@@ -115,10 +115,6 @@ const LeftOutRow kRefused[] = {
     {"missing", "tiers on a device", "not modelled", "",
      "config connectors=[(offloading spec_name=TieringOffloadingSpec num_tiers=1)] device=virtual "
      "profile=v0.23\n"},
-    {"missing", "copies that fail on a device, of an OffloadingConnector beside NIXL",
-     "not modelled", "",
-     "config connectors=[(multi children=[(nixl) (offloading)])] engines=2 device=virtual "
-     "profile=v0.23\nfail_next stream=load fault=copy\n"},
     {"missing", "connectors that keep files, on a device", "not modelled", "",
      "config connectors=[(example)] device=virtual\n"},
     {"missing", "Mamba on a device", "not modelled", "",

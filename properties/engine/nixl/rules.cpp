@@ -330,6 +330,7 @@ class Invariants final : public Rules {
     if (!is_alone_) return std::nullopt;
     const std::vector<KVCacheSpec>& groups = groups_of(role);
     const std::set<std::string> loaded = take_loaded(step);
+    const std::vector<KVCacheSpec> next_groups = loaded.empty() ? groups : of_next_token(groups);
     for (std::vector<Content>& blocks : engine_of(role).parts) {
       for (const BlockId block : step.zeroed) {
         if (!contains(step.lost, block)) blocks[block] = {};
@@ -348,8 +349,7 @@ class Invariants final : public Rules {
         const Prefixes& prefixes = sequences_.at(run.request);
         if (run.end > prefixes.num_tokens()) continue;
         const bool is_loaded = loaded.count(run.request) > 0;
-        const auto wrong =
-            wrong_read(run, prefixes, is_loaded ? of_next_token(groups) : groups, blocks);
+        const auto wrong = wrong_read(run, prefixes, is_loaded ? next_groups : groups, blocks);
         if (wrong && !passes_over(step, groups[wrong->expected.group])) {
           return broken("a_step_reads_its_own",
                         std::string(to_text(role)) + "'s " + block_of(wrong->block, run.request),

@@ -70,7 +70,7 @@ ErrorCode Facet::run(const FailNext& command, const Around& around, DeviceObserv
   const auto fault = from_text<worker::Fault>(command.fault);
   const bool can_be = fault && *fault != worker::Fault::kNone && *fault != worker::Fault::kSticky;
   if (!direction || !can_be || command.rank >= around.ranks.size()) return ErrorCode::kNotInConfig;
-  if (!setup_->offloading || setup_->simple || setup_->nixl) return ErrorCode::kNotInConfig;
+  if (!setup_->offloading || setup_->simple) return ErrorCode::kNotInConfig;
   if (worker::fails(*fault)) {
     const bool is_load = *direction == worker::Direction::kLoad;
     const bool is_plain = setup_->windows == std::vector<std::uint32_t>{0};

@@ -35,7 +35,7 @@ class DeviceDraws final : public Draws {
   DeviceDraws(const Config& config, Choices& choices, EngineRole role)
       : config_(config),
         role_(role),
-        can_fail_(assembly_of(config) == Assembly::kOffloadingOnDevice),
+        can_fail_(config.connector<offloading::Record>() && !config.connector<simple::Record>()),
         progress_(config.ranks) {
     if (const auto* record = config.connector<offloading::Record>()) record_ = *record;
     // Eager, usual, lazy; a compute stream that is as lazy as can be is driven by updates.

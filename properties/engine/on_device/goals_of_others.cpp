@@ -44,6 +44,8 @@ constexpr Goal kGoalsOfOthers[] = {
      kNeedsState},
     {"stored_what_was_read", "a consumer's store took blocks that it had read from the producer",
      kNeedsState},
+    {"copy_failed_beside_a_read",
+     "a copy of the OffloadingConnector failed while a read was under way", kNeedsState},
     {"loaded_beside_a_read", "a consumer's load was in flight while a read was under way",
      kNeedsState},
 };
@@ -174,6 +176,11 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
         after.reads.has_value() && std::ranges::any_of(*after.reads, &ReadState::is_under_way);
     add("loaded_beside_a_read", !loads_.empty() && is_reading);
     add("drafts_rejected_beside_a_read", rejects && is_reading);
+    const bool has_failed = std::ranges::any_of(kEngineRoles, [&](EngineRole role) {
+      const auto& ended = after.of(role).ended;
+      return ended.has_value() && !std::ranges::all_of(*ended, &EndedTransfer::succeeded);
+    });
+    add("copy_failed_beside_a_read", has_failed && is_reading);
     if (!shown.outputs.has_value()) return;
     for (const RequestOutput& output : *shown.outputs) {
       if (output.tokens.empty() || !reads_.contains(output.request)) continue;
