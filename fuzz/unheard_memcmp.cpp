@@ -1,6 +1,6 @@
-// Stands in for memcmp and bcmp. The address sanitizer would tell libFuzzer what they compare: no
-// input spells those values, and to note them takes time. Whether what they compare is large enough
-// the tests of the preset asan check.
+// Stands in for memcmp and bcmp. The address sanitizer would report to libFuzzer what they compare:
+// no input spells those values, and to note them takes time. Whether what they compare is large
+// enough the tests of the preset asan check.
 
 #include <cstddef>
 #include <cstdint>

@@ -507,15 +507,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   /// Of several groups, what one hits in the GPU's cache may be what another one loads into.
   template <class Command>
   bool may_look_up(const Command& command) const {
-    return command.skip_reading_prefix_cache || !setup_.has_workers() ||
-           setup_.scheduler().kv_cache.groups.size() == 1;
+    return command.skip_reading_prefix_cache || !setup_.has_workers() || groups().size() == 1;
   }
 
-  bool has_window() const {
-    return std::ranges::any_of(setup_.scheduler().kv_cache.groups, [](const KVCacheSpec& group) {
-      return group.kind == KVCacheSpecKind::kSlidingWindow;
-    });
-  }
+  const std::vector<KVCacheSpec>& groups() const { return setup_.scheduler().kv_cache.groups; }
 
   ErrorCode run(const engine::AddRequest& command) {
     if (!is_new(command.id)) return ErrorCode::kAlreadyDeclared;
@@ -525,8 +520,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     // Files are named after tokens alone: a request with a salt would get the KV of another.
     if (setup_.files && (command.cache_salt || command.lora_name)) return ErrorCode::kNotInConfig;
     if (!may_look_up(command)) return ErrorCode::kNotInConfig;
-    // Later than after one token, a window has moved on.
-    if (command.do_remote_decode && has_window() && command.max_tokens != 1) {
+    // A token later its window has moved on.
+    if (command.do_remote_decode && has_window(groups()) && command.max_tokens != 1) {
       return ErrorCode::kNotInConfig;
     }
     NewRequest request;
@@ -571,7 +566,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const ErrorCode error = add(consumer, request);
     if (error != ErrorCode::kNone) return error;
     // Its reader's notice would end the read of a second one.
-    if (!reports_failed_reads(setup_.scheduler().kv_cache)) nixl_.forget_prefill(command.request);
+    if (!reports_failed_reads(groups())) nixl_.forget_prefill(command.request);
     if (setup_.device) device_of(consumer).add(command.id, request.spec);
     return error;
   }
@@ -864,7 +859,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   ErrorCode run(const engine::UpdateDraftTokenIds& command) {
     if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
     // A window would move on as drafts are accepted.
-    if (setup_.nixl && command.engine == EngineRole::kProducer && has_window()) {
+    if (setup_.nixl && command.engine == EngineRole::kProducer && has_window(groups())) {
       return ErrorCode::kNotInConfig;
     }
     Scheduler& scheduler = *engine_of(command.engine).scheduler;

@@ -304,8 +304,13 @@ class Generator final : public GeneratorFor<EngineTarget> {
     Command command = draw(choices);
     if (choices.once_in(picture_.habits.odd_in)) bend(command, choices);
     // Nothing else is taken, but now and then that is asked for.
-    auto* const added = skips_gpu_cache_ ? std::get_if<AddRequest>(&command) : nullptr;
-    if (added) added->skip_reading_prefix_cache |= !choices.once_in(64);
+    const auto skip = [&](auto* added) {
+      if (added) added->skip_reading_prefix_cache |= !choices.once_in(64);
+    };
+    if (skips_gpu_cache_) {
+      skip(std::get_if<AddRequest>(&command));
+      skip(std::get_if<HandOver>(&command));
+    }
     picture_.last = command;
     return command;
   }

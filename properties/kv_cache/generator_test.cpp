@@ -1,5 +1,5 @@
 // Goal: what the generator draws is valid and of every shape, whatever the bytes. Method: many
-// configurations and commands from seeds and bytes, without any manager behind them. That its
+// configurations and commands from seeds and bytes, without a manager. That its
 // text gives an episode back, and its seed decides it, are laws of every target
 // (properties/core/target_laws_prop_test.cpp).
 

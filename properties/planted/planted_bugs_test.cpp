@@ -234,8 +234,7 @@ const std::vector<Canaries> kCanaries = {
      .rule_commands_max = 100'000,
      // Four readers: each reads and notifies by itself.
      .shrunk_commands_max = 40,
-     // A lease is renewed more often or for longer than needed, a load more than needed; a read that
-     // fails is computed instead.
+     // A lease is renewed more often or for longer than needed, a load more than needed.
      .need_the_reference =
          {
              "forgotten_request_keeps_its_slot",

@@ -164,6 +164,14 @@ class EngineTarget(unittest.TestCase):
             "assembly=synchronous policy=priority", "assembly=prefill_decode ranks=2 consumer_ranks=3",
             "connectors=[(nixl deadline=1000000001)] engines=2",
             "assembly=prefill_decode groups=[(sliding block_size=4 window=4)]",
+            *(f"connectors=[(nixl deadline=0)] engines=2 {fields}" for fields in (
+                "profile=v0.19 groups=[(sliding block_size=4 window=4)]",
+                "profile=v0.23 groups=[(sliding block_size=4 window=1)]",
+                "profile=v0.23 groups=[(full block_size=4) (sliding block_size=8 window=8)]",
+                "profile=v0.23 groups=[(mamba block_size=4)]",
+                "profile=v0.23 groups=[(sliding block_size=4 window=4)] device=symbols")),
+            "connectors=[(nixl deadline=0 transport_may_fail=true)] engines=2 profile=v0.23"
+            " groups=[(full block_size=4) (sliding block_size=4 window=4)]",
             "world_size=1", "connector=true", "num_cpu_blocks=1",
         ):
             with self.subTest(fields=fields), self.assertRaises(ValueError):

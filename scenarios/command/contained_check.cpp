@@ -213,10 +213,7 @@ class Checker {
     }
     report.seed = options_.seed;
     report.episode = crash.episode;
-    const std::uint64_t first = options_.episode.value_or(0);
-    report.commands =
-        commands_of_episodes(first, crash.episode - first, options_.episode_commands) + crash.step +
-        1;
+    report.commands = commands_before(crash.episode) + crash.step + 1;
     report.source = "random, seed " + std::to_string(options_.seed) + ", episode " +
                     std::to_string(crash.episode);
     find_commands(crash, report);
@@ -259,13 +256,16 @@ class Checker {
     }
   }
 
+  std::uint64_t commands_before(std::uint64_t episode) const {
+    const std::uint64_t first = options_.episode.value_or(0);
+    return commands_of_episodes(first, episode - first, options_.episode_commands);
+  }
+
   /// Of the whole episode, were it not for the crash.
   std::uint64_t num_commands_of(std::uint64_t episode) const {
-    const std::uint64_t first = options_.episode.value_or(0);
-    const std::uint64_t before =
-        commands_of_episodes(first, episode - first, options_.episode_commands);
     const std::uint64_t whole = commands_of_episode(episode, options_.episode_commands);
-    return options_.commands_max ? std::min(whole, *options_.commands_max - before) : whole;
+    if (!options_.commands_max) return whole;
+    return std::min(whole, *options_.commands_max - commands_before(episode));
   }
 
   /// What the generator draws, for which the reference alone is asked: up to the last command,

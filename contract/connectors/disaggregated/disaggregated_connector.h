@@ -81,7 +81,7 @@ struct ConsumerMetadata final : KVConnectorMetadata {
     static constexpr std::string_view kWord = "receive";
     std::string request;
     std::string remote_request;
-    std::vector<BlockId> local_blocks;   ///< group by group; none: the producer is to be told
+    std::vector<BlockId> local_blocks;   ///< group by group; none: only a notice is sent
     std::vector<BlockId> remote_blocks;  ///< as many
     static void declare(auto& fields) {
       using S = Receive;
@@ -142,9 +142,9 @@ class DisaggregatedProducer : public KVConnector {
 ///     It wants its prompt: it is in the next reqs_to_recv, and does not want it any more. With
 ///     n_ext > 0: its local blocks are, group by group, those that are neither null nor cached, its
 ///     remote blocks those at the same places of the remote request (upstream takes as many from
-///     the end of each group, which are others if the producer has blocks behind the prompt,
-///     vllm#50558; and of a window both sides keep the last ceil(window / block) + 1 blocks, which
-///     with blocks for drafts behind them are too few). With 0: none.
+///     the end of each group: the wrong ones if the producer has blocks after the prompt,
+///     vllm#50558; and of a window both sides keep the last ceil(window / block) + 1 blocks: too
+///     few if blocks for drafts follow). With 0: none.
 ///     Requires (as upstream asserts): the remote request has a block at each of these places.
 /// build_connector_meta
 ///     What came since the last one. Heartbeats: all leases that are renewed, each once, in the

@@ -8,8 +8,14 @@
 
 namespace kvfence {
 
-bool reports_failed_reads(const KVCacheManagerConfig& kv_cache) {
-  return kv_cache.groups.size() == 1 && kv_cache.groups.front().is_full_attention();
+bool reports_failed_reads(std::span<const KVCacheSpec> groups) {
+  return groups.size() == 1 && groups.front().is_full_attention();
+}
+
+bool has_window(std::span<const KVCacheSpec> groups) {
+  return std::ranges::any_of(groups, [](const KVCacheSpec& group) {
+    return group.kind == KVCacheSpecKind::kSlidingWindow;
+  });
 }
 
 Parsed<DisaggregatedSpec> make_nixl_spec(const engine::nixl::Record& record,
@@ -18,10 +24,10 @@ Parsed<DisaggregatedSpec> make_nixl_spec(const engine::nixl::Record& record,
                                          std::uint32_t num_consumer_ranks) {
   const KVCacheManagerConfig& kv_cache = scheduler.kv_cache;
   const auto is_taken = [&](const KVCacheSpec& group) {
-    const bool has_window =
-        group.kind == KVCacheSpecKind::kSlidingWindow && group.sliding_window >= 2;
-    return (has_window || group.kind == KVCacheSpecKind::kFullAttention) &&
-           group.block_size == kv_cache.groups.front().block_size;
+    const bool is_of_kind =
+        group.kind == KVCacheSpecKind::kFullAttention ||
+        (group.kind == KVCacheSpecKind::kSlidingWindow && group.sliding_window >= 2);
+    return is_of_kind && group.block_size == kv_cache.groups.front().block_size;
   };
   if (!std::ranges::all_of(kv_cache.groups, is_taken)) {
     return InputError{{},
@@ -30,15 +36,15 @@ Parsed<DisaggregatedSpec> make_nixl_spec(const engine::nixl::Record& record,
                       "groups of one block size, of full attention or with a sliding window of at "
                       "least 2 tokens"};
   }
-  const bool has_window = !std::ranges::all_of(kv_cache.groups, &KVCacheSpec::is_full_attention);
-  if (has_window && !kv_cache.pool.rules.finish_drops_by_computed_tokens) {
+  if (has_window(kv_cache.groups) && !kv_cache.pool.rules.finish_drops_by_computed_tokens) {
     return InputError{{},
                       {},
                       "a window",
                       "rule finish_drops_by_computed_tokens: before, the producer gives back what "
                       "is to be read"};
   }
-  if (!reports_failed_reads(kv_cache) && (record.deadline > 0 || record.transport_may_fail)) {
+  if (!reports_failed_reads(kv_cache.groups) &&
+      (record.deadline > 0 || record.transport_may_fail)) {
     return InputError{{},
                       {},
                       "deadline=" + std::to_string(record.deadline) +

@@ -10,10 +10,11 @@
 /// With a window, or several groups, no read may fail: there is no deadline, and a request is
 /// handed over once. (Upstream, v0.23.0 nixl/worker.py _handle_failed_transfer, reports no invalid
 /// block there, and the request goes on over what was not read.) With a window a producer's request
-/// that is for a consumer says one token, and nobody there gets drafts: a token later its window
-/// has moved on.
+/// that is for a consumer has max_tokens=1, and no request there gets drafts: a token later its
+/// window has moved on.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "contract/core/declare.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
+#include "contract/kv_cache/kv_cache_spec.h"
 #include "contract/scripted/scripted_transport.h"
 
 namespace kvfence {
@@ -151,11 +153,11 @@ struct Observed {
 
 }  // namespace engine::nixl
 
-struct KVCacheManagerConfig;
 struct SchedulerConfig;
 
 /// Whether a read that fails is reported: with one group of full attention.
-bool reports_failed_reads(const KVCacheManagerConfig& kv_cache);
+bool reports_failed_reads(std::span<const KVCacheSpec> groups);
+bool has_window(std::span<const KVCacheSpec> groups);
 
 /// What both halves of a record are built from, or what is wrong with it: what check_spec says;
 /// groups of full attention, or with windows of at least 2 tokens, of one block size; a window

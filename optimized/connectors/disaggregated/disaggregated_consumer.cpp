@@ -165,7 +165,6 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
   // ---- Leases ----
 
   /// Its slot, a new one if there was none.
-
   std::uint32_t lease_of(std::string_view remote_request) {
     const auto found = lease_of_id_.find(remote_request, [this](std::uint32_t lease) {
       return std::string_view(leases_[lease].remote_request);

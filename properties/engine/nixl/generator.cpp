@@ -37,8 +37,6 @@ class PairDraws final : public Draws {
  public:
   PairDraws(const Config& config, Choices& choices)
       : record_(*config.connector<Record>()),
-        num_groups_(config.groups.size()),
-        has_window_(!std::ranges::all_of(config.groups, &KVCacheSpec::is_full_attention)),
         decode_in_(choices.once_in(3) ? 2 : 8),
         part_in_(choices.once_in(2) ? 2 : 8),
         fail_in_(choices.once_in(2) ? 3 : 10),
@@ -114,7 +112,9 @@ class PairDraws final : public Draws {
       case Action::kHandOverAgain:
         if (handed_over_.empty()) return std::nullopt;
         // Where no read may fail nobody gets it twice, and that is asked for now and then.
-        if ((has_window_ || num_groups_ > 1) && !choices.once_in(6)) return std::nullopt;
+        if (!reports_failed_reads(picture.config.groups) && !choices.once_in(6)) {
+          return std::nullopt;
+        }
         return hand_over(pick(choices, handed_over_), picture, choices);
       case Action::kRepeatNotice:
         if (delivered_.empty() || !record_.transport_may_fail) return std::nullopt;
@@ -145,16 +145,18 @@ class PairDraws final : public Draws {
     }
   }
 
-  void add_to(AddRequest& command, const Picture& /*picture*/, Choices& choices) override {
+  void add_to(AddRequest& command, const Picture& picture, Choices& choices) override {
     const bool is_local = command.engine == EngineRole::kConsumer || choices.once_in(8);
     command.do_remote_decode = !is_local;
-    if (!is_local && (has_window_ || !choices.once_in(decode_in_))) command.max_tokens = 1;
+    if (!is_local && (has_window(picture.config.groups) || !choices.once_in(decode_in_))) {
+      command.max_tokens = 1;
+    }
     if (choices.once_in(8)) command.stop_tokens = {1};
   }
   using Draws::add_to;
 
  private:
-  Command hand_over(std::string request, Picture& picture, Choices& choices) const {
+  static Command hand_over(std::string request, Picture& picture, Choices& choices) {
     HandOver command;
     command.request = std::move(request);
     command.id = picture.new_name();
@@ -162,15 +164,11 @@ class PairDraws final : public Draws {
     if (picture.config.policy == "priority") command.priority = choices.below(3);
     picture.arrival_time += choices.below(2);
     command.arrival_time = picture.arrival_time;
-    // Several groups take nothing else, but now and then that is asked for.
     command.skip_reading_prefix_cache = choices.once_in(picture.habits.skip_in);
-    if (num_groups_ > 1) command.skip_reading_prefix_cache = !choices.once_in(64);
     return command;
   }
 
   const Record record_;
-  const std::size_t num_groups_;
-  const bool has_window_;
   const std::uint32_t decode_in_;  ///< one request in so many decodes at the producer
   const std::uint32_t part_in_;    ///< one advance in so many does not reach the end
   const std::uint32_t fail_in_;    ///< one end in so many is a failure, where there may be any

@@ -101,18 +101,16 @@ bool has_state(const Observation& observation) {
   return observation.reads.has_value() && observation.notices.has_value();
 }
 
-bool has_block(const BlocksByGroup* table, BlockId block) {
-  return table && std::ranges::any_of(*table, [block](const std::vector<BlockId>& group) {
-           return contains(group, block);
-         });
-}
-
-/// The group that has the block, and where. Requires: has_block(&table, block)
-std::pair<GroupId, std::uint32_t> place_of(const BlocksByGroup& table, BlockId block) {
-  GroupId group = 0;
-  while (!contains(table[group], block)) ++group;
-  const auto place = std::ranges::find(table[group], block) - table[group].begin();
-  return {group, static_cast<std::uint32_t>(place)};
+/// The group of the table that has the block, and where; nothing: none has it.
+std::optional<std::pair<GroupId, std::uint32_t>> place_of(const BlocksByGroup* table,
+                                                          BlockId block) {
+  for (GroupId group = 0; table && group < table->size(); ++group) {
+    const std::vector<BlockId>& blocks = (*table)[group];
+    const auto place = std::ranges::find(blocks, block);
+    if (place == blocks.end()) continue;
+    return std::pair(group, static_cast<std::uint32_t>(place - blocks.begin()));
+  }
+  return std::nullopt;
 }
 
 bool is_unfinished(const std::string& name, const std::vector<RequestState>& requests) {
@@ -330,7 +328,7 @@ class Invariants final : public Rules {
     if (!is_alone_) return std::nullopt;
     const std::vector<KVCacheSpec>& groups = groups_of(role);
     const std::set<std::string> loaded = take_loaded(step);
-    const std::vector<KVCacheSpec> next_groups = loaded.empty() ? groups : of_next_token(groups);
+    const auto next_groups = loaded.empty() ? std::vector<KVCacheSpec>() : of_next_token(groups);
     for (std::vector<Content>& blocks : engine_of(role).parts) {
       for (const BlockId block : step.zeroed) {
         if (!contains(step.lost, block)) blocks[block] = {};
@@ -507,8 +505,9 @@ class Invariants final : public Rules {
       const BlockId block = read->local_blocks[index];
       Content content = remote[read->remote_blocks[index]];
       local[block] = content;
-      if (!has_block(table, block)) continue;
-      const auto [group, place] = place_of(*table, block);
+      const auto at = place_of(table, block);
+      if (!at) continue;
+      const auto [group, place] = *at;
       const std::uint32_t begin = place * size;
       const std::uint32_t end = std::min(begin + size, known.num_prompt_tokens);
       if (begin >= end) continue;
@@ -551,12 +550,12 @@ class Invariants final : public Rules {
       if (!read.is_under_way()) continue;
       const std::string under = " under read " + std::to_string(read.read);
       for (const BlockId block : read.local_blocks) {
-        if (has_block(find_table(local_tables, read.request), block)) continue;
+        if (place_of(find_table(local_tables, read.request), block)) continue;
         return broken("what_is_written_stays", "consumer_tables",
                       block_of(block, read.request) + under, "elsewhere");
       }
       for (const BlockId block : read.remote_blocks) {
-        if (has_block(find_table(remote_tables, read.remote_request), block)) continue;
+        if (place_of(find_table(remote_tables, read.remote_request), block)) continue;
         return broken("what_is_read_stays", "tables", block_of(block, read.remote_request) + under,
                       "elsewhere");
       }
