@@ -159,7 +159,8 @@ struct AllocateSlotsArgs {
 /// get_num_remaining_blocks(request) -> count
 ///     Blocks that the request would still take for its whole sequence, min(num_tokens,
 ///     max_model_len) tokens, without a hit and counted as full_sequence_must_fit counts them. 0
-///     without Rules::full_sequence_gate_in_allocate_slots. Changes nothing.
+///     without Rules::full_sequence_gate_in_allocate_slots, and where upstream counts less than
+///     nothing, of Mamba in mode align. Changes nothing.
 ///     Source: vLLM v0.23.0 v1/core/sched/scheduler.py _request_remaining_blocks.
 ///
 /// free(request)

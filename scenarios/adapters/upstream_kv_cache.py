@@ -8,10 +8,12 @@ README.md has the list.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import math
 import os
+import types
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from allocation_guard import AllocationGuard
@@ -125,6 +127,11 @@ class UpstreamKVCache:
         self._manager = make_manager(modules, manager_type, config)
         self._guard = AllocationGuard(self._manager, config.groups, config.profile)
         self._allocated = self._guard.allocated
+        if self._has_gate:
+            # A method of the scheduler that looks at these two of its members alone.
+            scheduler_type = importlib.import_module("vllm.v1.core.sched.scheduler").Scheduler
+            members = types.SimpleNamespace(max_model_len=config.max_model_len, kv_cache_manager=self._manager)
+            self._remaining_blocks = functools.partial(scheduler_type._request_remaining_blocks, members)
         self._pool = self._manager.block_pool
         self._view = PoolView(modules, self._pool)
         self._requests: Dict[str, Any] = {}
@@ -199,7 +206,9 @@ class UpstreamKVCache:
                                             num_external_tokens, delay_cache_blocks, num_encoder_tokens, **gate)
         if blocks is None:
             return "error=none allocated=false"
-        return f"error=none allocated=true blocks={blocks_text(blocks.blocks)}"
+        # Mamba in mode align may count less than nothing.
+        num_remaining = f" num_remaining={max(self._remaining_blocks(request), 0)}" if self._has_gate else ""
+        return f"error=none allocated=true{num_remaining} blocks={blocks_text(blocks.blocks)}"
 
     def cache_blocks(self, name, num_computed_tokens) -> str:
         request = self._requests.get(name)
