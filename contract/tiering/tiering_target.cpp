@@ -23,6 +23,18 @@ std::optional<FileFault> tiering::file_fault_of(const Fault& planned) {
   return fault;
 }
 
+std::optional<std::pair<std::string, std::string>> wrong_with_places(
+    const std::string& name, const std::vector<std::uint32_t>& places, std::uint32_t num_tiers) {
+  for (std::size_t index = 0; index < places.size(); ++index) {
+    const std::uint32_t place = places[index];
+    if (place < num_tiers && (index == 0 || places[index - 1] < place)) continue;
+    return std::pair(
+        name + " with " + std::to_string(place),
+        "places below num_tiers=" + std::to_string(num_tiers) + ", ascending, each once");
+  }
+  return std::nullopt;
+}
+
 Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& config,
                                                     std::string_view file, Position position) {
   const auto error = errors_at(file, position);
@@ -39,12 +51,8 @@ Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& confi
     return error("num_tiers=" + std::to_string(config.num_tiers),
                  "at most " + std::to_string(tiering::kNumTiersMax));
   }
-  for (std::size_t index = 0; index < config.file_tiers.size(); ++index) {
-    const std::uint32_t place = config.file_tiers[index];
-    if (place < config.num_tiers && (index == 0 || config.file_tiers[index - 1] < place)) continue;
-    return error(
-        "file_tiers with " + std::to_string(place),
-        "places below num_tiers=" + std::to_string(config.num_tiers) + ", ascending, each once");
+  if (auto wrong = wrong_with_places("file_tiers", config.file_tiers, config.num_tiers)) {
+    return error(std::move(wrong->first), std::move(wrong->second));
   }
   if (auto expected = check_tiering_config(result)) {
     return error("this configuration", std::move(*expected));

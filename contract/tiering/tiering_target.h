@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -226,6 +227,11 @@ struct Observation : eviction::Lists {
 using World = NoWorld;
 
 }  // namespace tiering
+
+/// What is wrong with the places of tiers in a list of this name, if anything: what was found, and
+/// what is expected.
+std::optional<std::pair<std::string, std::string>> wrong_with_places(
+    const std::string& name, const std::vector<std::uint32_t>& places, std::uint32_t num_tiers);
 
 /// What the primary tier is built from, or what is wrong with the configuration (position: the
 /// config line).

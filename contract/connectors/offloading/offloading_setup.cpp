@@ -98,19 +98,11 @@ std::optional<std::pair<std::string, std::string>> wrong_with_tiers(
         "num_tiers=" + std::to_string(config.num_tiers) + " with spec_name=" + config.spec_name,
         has_tiers ? "at most " + std::to_string(tiering::kNumTiersMax) : "TieringOffloadingSpec");
   }
-  using Places = std::vector<std::uint32_t>;
-  const std::pair<const char*, const Places*> lists[] = {
-      {"request_level_tiers", &config.request_level_tiers}, {"file_tiers", &config.file_tiers}};
-  for (const auto& [name, places] : lists) {
-    for (std::size_t index = 0; index < places->size(); ++index) {
-      const std::uint32_t place = (*places)[index];
-      if (place < config.num_tiers && (index == 0 || (*places)[index - 1] < place)) continue;
-      return std::pair(
-          name + (" with " + std::to_string(place)),
-          "places below num_tiers=" + std::to_string(config.num_tiers) + ", ascending, each once");
-    }
+  if (auto wrong =
+          wrong_with_places("request_level_tiers", config.request_level_tiers, config.num_tiers)) {
+    return wrong;
   }
-  return std::nullopt;
+  return wrong_with_places("file_tiers", config.file_tiers, config.num_tiers);
 }
 
 /// Labels as vLLM has them.

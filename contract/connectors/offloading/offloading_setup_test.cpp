@@ -102,6 +102,11 @@ TEST(ConnectorSetup, TheSpecListsTheTiers) {
   record.file_tiers = {1, 1};
   EXPECT_EQ(wrong_with(config),
             "found file_tiers with 1, expected places below num_tiers=3, ascending, each once");
+  record.file_tiers = {};
+  record.request_level_tiers = {3};
+  EXPECT_EQ(wrong_with(config),
+            "found request_level_tiers with 3, expected places below num_tiers=3, ascending, each "
+            "once");
 }
 
 }  // namespace
