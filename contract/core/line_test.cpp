@@ -279,6 +279,7 @@ TEST(Value, NestsAsDeepAsTheLimit) {
 TEST(LineErrors, OfTheVerb) {
   EXPECT_EQ(line_error("12"), "a.kvs:7:1: found `12`, expected a verb");
   EXPECT_EQ(line_error("  \"touch\" a=1"), "a.kvs:7:3: found `\"touch\"`, expected a verb");
+  EXPECT_EQ(line_error("\"\" touch \"\""), "a.kvs:7:1: found `\"\"`, expected a verb");
   EXPECT_EQ(line_error("a=1 b=2"), "a.kvs:7:1: found `a=1`, expected a verb before the fields");
   EXPECT_EQ(line_error("touch[1]"), "a.kvs:7:6: found `[`, expected a blank");
   EXPECT_EQ(line_error("touch#"), "a.kvs:7:6: found `#`, expected a blank");

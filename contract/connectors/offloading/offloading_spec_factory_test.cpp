@@ -73,6 +73,10 @@ TEST(OffloadingSpecFactory, SlotsAreWhatTheBytesOfAllWorkersHold) {
   EXPECT_EQ(slots("cpu_bytes_to_use=4399", fence), 10U);
   EXPECT_EQ(slots("cpu_bytes_to_use=4800 block_size=48", fence), 4U);
   EXPECT_EQ(slots("cpu_bytes_to_use=4800 block_size_factor=3", fence), 4U);
+  OffloadingSpecContext blocks_of_a_token = fence;
+  blocks_of_a_token.kv_cache.pool.hash.hash_block_size = 1;
+  blocks_of_a_token.kv_cache.groups = {{.block_size = 1}};
+  EXPECT_EQ(slots("cpu_bytes_to_use=4800 block_size=3", blocks_of_a_token), 4U);
   // hold: 2 tensors of 101 bytes a block, whatever the tensors hold.
   OffloadingSpecContext hold = context_of(Profile::kV019);
   hold.page_size_bytes = {101};
