@@ -86,13 +86,15 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   kvfence::fuzz::part_of_program() = std::move(name);
   kvfence::fuzz::counts_goals = false;
   // libFuzzer's schedule of rare features takes most of the time where episodes reach thousands of
-  // features. An option on the command line comes later and counts.
+  // features, and how often an edge is taken says how long an input is, not what it reaches. An
+  // option on the command line comes later and counts.
   static char without_entropy[] = "-entropic=0";
+  static char without_counters[] = "-use_counters=0";
   static std::vector<char*> arguments(*argv, *argv + *argc);
-  arguments.insert(arguments.begin() + 1, without_entropy);
+  arguments.insert(arguments.begin() + 1, {without_entropy, without_counters});
+  *argc = static_cast<int>(arguments.size());
   arguments.push_back(nullptr);
   *argv = arguments.data();
-  ++*argc;
   // Beside what libFuzzer says with -print_final_stats=1.
   std::atexit([] {
     std::fprintf(stderr, "stat::number_of_commands:       %llu\n",

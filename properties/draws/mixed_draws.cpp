@@ -38,11 +38,16 @@ Config MixedDraws::operator()(Choices& choices) const {
   if (!choices.once_in(kMixedOnceIn)) return drawn;
   const Config other = draw_(choices);
   Config mixed = drawn;
+  Config changed = drawn;
   for (std::size_t index = 0; index < other.declared().size(); ++index) {
-    Config changed = mixed;
-    change(changed.declared()[index], other.declared()[index], choices);
-    const bool is_same = changed.declared()[index].equals(mixed.declared()[index]);
-    if (!is_same && target_->prepare(changed, {}, {})) mixed = std::move(changed);
+    const MemberRef member = changed.declared()[index];
+    change(member, other.declared()[index], choices);
+    if (member.equals(mixed.declared()[index])) continue;
+    if (target_->prepare(changed, {}, {})) {
+      mixed = changed;
+    } else {
+      changed = mixed;
+    }
   }
   const bool is_left_out = std::ranges::any_of(never_together_, [&](const NeverTogether& row) {
     return has_both(mixed.declared(), row) && !has_both(drawn.declared(), row);

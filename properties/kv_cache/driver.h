@@ -188,7 +188,7 @@ class KVCacheDriver final
       if (!has_blocks) continue;
       if (num_tables == tables.size()) tables.emplace_back();
       tables[num_tables].request = entry.name;
-      tables[num_tables++].blocks = table_;
+      std::swap(tables[num_tables++].blocks, table_);
     }
     tables.resize(num_tables);
   }
