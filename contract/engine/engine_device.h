@@ -96,24 +96,12 @@ struct Copy {
 /// The pages of CPU memory, one a GPU block. Requires: counts that fit.
 inline std::vector<std::uint32_t> cpu_pages_of(const Copy& copy, std::uint32_t block_size_factor) {
   std::vector<std::uint32_t> pages;
-  std::size_t gpu_begin = 0;
-  std::size_t cpu_begin = 0;
+  std::span<const std::uint32_t> cpu_blocks = copy.cpu_blocks;
   for (std::size_t group = 0; group < copy.group_sizes.size(); ++group) {
     const std::uint32_t size = copy.group_sizes[group];
-    if (size == 0) continue;
     const std::uint32_t index = copy.block_indices[group];
-    const std::size_t num_slots =
-        (index % block_size_factor + size + block_size_factor - 1) / block_size_factor;
-    const auto gpu = copy.gpu_blocks.begin() + static_cast<std::ptrdiff_t>(gpu_begin);
-    const auto cpu = copy.cpu_blocks.begin() + static_cast<std::ptrdiff_t>(cpu_begin);
-    const std::vector<std::uint32_t> own =
-        worker::cpu_pages_of({.gpu_blocks = {gpu, gpu + size},
-                              .cpu_blocks = {cpu, cpu + static_cast<std::ptrdiff_t>(num_slots)},
-                              .block_index = index},
-                             block_size_factor);
-    pages.insert(pages.end(), own.begin(), own.end());
-    gpu_begin += size;
-    cpu_begin += num_slots;
+    worker::add_cpu_pages(size, index, cpu_blocks, block_size_factor, pages);
+    cpu_blocks = cpu_blocks.subspan(worker::num_cpu_blocks_for(size, index, block_size_factor));
   }
   return pages;
 }

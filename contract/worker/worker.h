@@ -132,8 +132,17 @@ struct Transfer {
   }
 };
 
-/// The pages of a transfer, one per GPU block. Requires: counts that fit.
+/// Appends a page per GPU block; block_index: the first one's place in its request.
+/// Requires: as many CPU blocks as those take, or more.
+void add_cpu_pages(std::size_t num_gpu_blocks, std::uint32_t block_index,
+                   std::span<const std::uint32_t> cpu_blocks, std::uint32_t block_size_factor,
+                   std::vector<std::uint32_t>& pages);
+/// Those of a transfer. Requires: counts that fit.
 std::vector<std::uint32_t> cpu_pages_of(const Transfer& transfer, std::uint32_t block_size_factor);
+
+/// How many CPU blocks hold so many GPU blocks.
+std::size_t num_cpu_blocks_for(std::size_t num_gpu_blocks, std::uint32_t block_index,
+                               std::uint32_t block_size_factor);
 
 /// Whether the CPU blocks are as many as the GPU blocks take.
 bool counts_fit(const Transfer& transfer, std::uint32_t block_size_factor);

@@ -138,17 +138,15 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     command.gpu_blocks = some_of(
         config_.num_gpu_blocks, count,
         [&](std::uint32_t block) { return !is_used(block, true, command.direction); }, choices);
-    count = static_cast<std::uint32_t>(command.gpu_blocks.size());
-    const std::uint32_t num_cpu_blocks =
-        count == 0 ? 0
-                   : (skipped + count + config_.block_size_factor - 1) / config_.block_size_factor;
+    const std::size_t num_cpu_blocks = num_cpu_blocks_for(
+        command.gpu_blocks.size(), command.block_index, config_.block_size_factor);
     command.cpu_blocks = some_of(
-        config_.num_cpu_blocks, num_cpu_blocks,
+        config_.num_cpu_blocks, static_cast<std::uint32_t>(num_cpu_blocks),
         [&](std::uint32_t block) { return !is_used(block, false, command.direction); }, choices);
     // What is left over of GPU blocks for which there are no CPU blocks.
     const auto num_fitting =
         static_cast<std::uint32_t>(command.cpu_blocks.size()) * config_.block_size_factor;
-    if (num_fitting < skipped + count && !choices.once_in(8)) {
+    if (num_fitting < skipped + command.gpu_blocks.size() && !choices.once_in(8)) {
       command.gpu_blocks.resize(num_fitting > skipped ? num_fitting - skipped : 0);
       if (command.gpu_blocks.empty()) command.cpu_blocks.clear();
     }
