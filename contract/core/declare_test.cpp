@@ -64,6 +64,16 @@ TEST(FromValue, ListsOfNumbersComeBack) {
   EXPECT_FALSE(from_value(to_value(true), read, expected));
 }
 
+TEST(FromValue, SaysWhatAListHolds) {
+  std::string expected;
+  std::vector<std::string> names;
+  EXPECT_FALSE(from_value(to_value(true), names, expected));
+  EXPECT_EQ(expected, "a list of names such as [A B]");
+  std::vector<bool> flags;
+  EXPECT_FALSE(from_value(to_value(true), flags, expected));
+  EXPECT_EQ(expected, "a list of flags such as [true false]");
+}
+
 TEST(Reusable, ACopyHasWhatIsThere) {
   Numbers from;
   from.emplace() = {1, 2};

@@ -15,6 +15,7 @@
 
 #include "contract/tiering/file_tier.h"
 #include "contract/tiering/secondary_tier.h"
+#include "contract/tiering/tier_files.h"
 #include "optimized/files/temporary_folder.h"
 
 namespace kvfence::optimized {
@@ -92,13 +93,8 @@ inline OffloadKey nearby_key(std::uint32_t number) {
 
 /// The configuration that the tests use, with one thread: jobs end in the order in which they came.
 inline FileTierConfig test_config(const std::string& root_dir) {
-  FileTierConfig config;
-  config.files.root_dir = root_dir;
+  FileTierConfig config = tier_files_config(root_dir);
   config.files.model_name = "test/model";
-  config.files.hash_block_size = 16;
-  config.files.dtype = "auto";
-  config.n_read_threads = 1;
-  config.n_write_threads = 0;
   return config;
 }
 
