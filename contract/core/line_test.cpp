@@ -224,6 +224,13 @@ TEST(Value, BytesThatAreNotUtf8AreEscaped) {
   }
 }
 
+TEST(Value, TheFirstAndTheLastCharactersOfEachLengthAreUtf8) {
+  for (const char* text : {"\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xef\xbf\xbf",
+                           "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_EQ(print(text_value(text)), '"' + string(text) + '"');
+  }
+}
+
 TEST(Value, QuotesAreReadGenerously) {
   EXPECT_EQ(canonical_value(R"("word")"), "word");
   EXPECT_EQ(canonical_value("\"\t\x01\xff\""), R"("\t\x01\xff")");

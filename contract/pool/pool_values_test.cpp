@@ -62,6 +62,8 @@ TEST(MmFeatures, TheLastReadAreThere) {
   ASSERT_TRUE(is_read("[(item id=dog offset=0 length=4)]", items));
   ASSERT_EQ(items.size(), 1U);
   EXPECT_EQ(items.front().identifier, "dog");
+  EXPECT_TRUE(is_read("[(item id=a offset=4 length=4) (item id=b offset=4 length=1)]", items));
+  EXPECT_FALSE(is_read("[(item id=a offset=4 length=4) (item id=b offset=3 length=1)]", items));
   EXPECT_FALSE(is_read("5", items));
   EXPECT_FALSE(is_read("[5]", items));
   EXPECT_FALSE(is_read("[(cat id=cat offset=0 length=4)]", items));
