@@ -36,7 +36,7 @@ std::optional<std::string> check_config(const OffloadPromMetricsConfig& config) 
     if (std::count(names.begin(), names.end(), name) > 1) return "each label name once";
   }
   for (const auto& [engine, values] : config.per_engine_labelvalues) {
-    if (values.size() != names.size()) return "a label value a name for each engine";
+    if (values.size() != names.size()) return "a label value per name for each engine";
   }
   return std::nullopt;
 }
