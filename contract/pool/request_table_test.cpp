@@ -51,6 +51,8 @@ TEST_F(RequestTableTest, WhatIsNotThereHasNone) {
   for (const char* const symbol : {"A:2", "A:1*2", "C:0", "A", "A:", "A:0*0", "A:x"}) {
     EXPECT_EQ(back(symbol), "nothing") << symbol;
   }
+  declare("A:x", {1, 2});
+  EXPECT_EQ(back("A:x"), "nothing") << "a name is no symbol";
   const std::string hash = *table_.resolve("A:0");
   EXPECT_EQ(table_.symbol_of(std::string(hash.size(), '\1')), std::nullopt);
   EXPECT_EQ(table_.symbol_of(hash.substr(1)), std::nullopt) << "no whole hash";

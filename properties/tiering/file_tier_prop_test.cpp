@@ -67,8 +67,8 @@ class Episode {
   Episode(Choices& choices, const TestFolder& folder, Goals& goals)
       : choices_(choices),
         goals_(goals),
-        config_(optimized::test_config(folder.path())),
-        mapper_((config_.sync_data = choices.once_in(2), config_.files)),
+        config_(draw_config(choices, folder)),
+        mapper_(config_.files),
         block_bytes_(kBlockBytes[choices.below(kBlockBytes.size())]),
         folder_(folder),
         expected_slots_(block_bytes_, kNumSlots),
@@ -126,6 +126,13 @@ class Episode {
     tier_ = std::make_unique<typename Layer::Tier>(config_, actual_slots_.view(), files_);
   }
 
+  static FileTierConfig draw_config(Choices& choices, const TestFolder& folder) {
+    FileTierConfig config = optimized::test_config(folder.path());
+    config.sync_data = choices.once_in(2);
+    if (choices.once_in(2)) config.max_queued_blocks = 1 + choices.below(2);
+    return config;
+  }
+
   std::vector<std::uint32_t> draw_keys() {
     std::vector<std::uint32_t> keys = {choices_.below(kNumKeys)};
     while (keys.size() < 3 && choices_.once_in(3)) {
@@ -179,13 +186,15 @@ class Episode {
     if (success && actual_slots_.bytes() != expected_slots_.bytes()) {
       return "a " + name + " left other bytes in the slots";
     }
-    count(name, success, num_faults_before, files_before.size());
+    count(name, success, num_faults_before, files_before.size(), keys.size());
     return compare_folders();
   }
 
   void count(const std::string& name, bool success, std::size_t num_faults_before,
-             std::size_t num_files_before) {
+             std::size_t num_files_before, std::size_t num_blocks) {
     ++goals_[name + (success ? " succeeded" : " failed")];
+    if (num_blocks > config_.max_queued_blocks) ++goals_[name + " of more than the queue takes"];
+    if (num_blocks == config_.max_queued_blocks && success) ++goals_[name + " of a full queue"];
     const std::vector<FileFault> happened = files_.happened();
     for (std::size_t i = num_faults_before; i < happened.size(); ++i) {
       const FileFault& fault = happened[i];
@@ -393,8 +402,12 @@ TEST(FileTierProp, OptimizedEqualsReference) {
   }));
   for (const char* goal : {"store succeeded",
                            "store failed",
+                           "store of more than the queue takes",
+                           "store of a full queue",
                            "load succeeded",
                            "load failed",
+                           "load of more than the queue takes",
+                           "load of a full queue",
                            "lookup hit",
                            "lookup miss",
                            "doubtful key missed",

@@ -19,22 +19,18 @@ LookupResult FileTier::lookup(OffloadKeyView key, const RequestContext&) {
   return has_right_sized_file(key) ? LookupResult::kHit : LookupResult::kMiss;
 }
 
-/// Source: fs/manager.py submit_store; fs/thread_pool.py JobState.
-void FileTier::submit_store(const TierJob& job) {
-  bool success = job.keys.size() <= config_.max_queued_blocks;
-  for (std::size_t i = 0; i < job.keys.size() && job.keys.size() <= config_.max_queued_blocks;
-       ++i) {
-    success = store_block(job.keys[i], primary_.slot(job.slots[i])) && success;
-  }
-  finished_.push_back({job.job_id, success});
-}
+/// Source: fs/manager.py submit_store.
+void FileTier::submit_store(const TierJob& job) { run(job, &FileTier::store_block); }
 
-/// Source: fs/manager.py submit_load; fs/thread_pool.py JobState.
-void FileTier::submit_load(const TierJob& job) {
-  bool success = job.keys.size() <= config_.max_queued_blocks;
-  for (std::size_t i = 0; i < job.keys.size() && job.keys.size() <= config_.max_queued_blocks;
-       ++i) {
-    success = load_block(job.keys[i], primary_.slot(job.slots[i])) && success;
+/// Source: fs/manager.py submit_load.
+void FileTier::submit_load(const TierJob& job) { run(job, &FileTier::load_block); }
+
+/// All of its blocks, whichever fail. Source: fs/thread_pool.py JobState.
+void FileTier::run(const TierJob& job, bool (FileTier::*do_block)(OffloadKeyView, SlotId)) {
+  const bool fits = job.keys.size() <= config_.max_queued_blocks;
+  bool success = fits;
+  for (std::size_t i = 0; fits && i < job.keys.size(); ++i) {
+    success = (this->*do_block)(job.keys[i], job.slots[i]) && success;
   }
   finished_.push_back({job.job_id, success});
 }
@@ -269,7 +265,7 @@ bool FileTier::file_fails(OffloadKeyView key) {
 }
 
 /// Source: fs/io.py store_block.
-bool FileTier::store_block(OffloadKeyView key, std::span<const std::byte> block) {
+bool FileTier::store_block(OffloadKeyView key, SlotId slot) {
   if (!is_doubtful(key) && fails(FileOperation::kSize) == 0 && has_right_sized_file(key)) {
     return true;
   }
@@ -278,7 +274,7 @@ bool FileTier::store_block(OffloadKeyView key, std::span<const std::byte> block)
     remove_temporary_file();
     return false;
   }
-  write_whole_file(key, block);
+  write_whole_file(key, primary_.slot(slot));
   doubtful_.erase(OffloadKey(key));
   return true;
 }
@@ -297,7 +293,7 @@ void FileTier::write_whole_file(OffloadKeyView key, std::span<const std::byte> b
 }
 
 /// Source: fs/io.py load_block, which removes the file after any failure.
-bool FileTier::load_block(OffloadKeyView key, std::span<std::byte> block) {
+bool FileTier::load_block(OffloadKeyView key, SlotId slot) {
   int error = fails_unless_interrupted(FileOperation::kOpen);
   if (error == 0 && !files_.contains(OffloadKey(key))) error = ENOENT;
   if (error == ENOENT) doubtful_.erase(OffloadKey(key));
@@ -308,7 +304,7 @@ bool FileTier::load_block(OffloadKeyView key, std::span<std::byte> block) {
   fails(FileOperation::kClose);
   if (reading == Reading::kDone) {
     const File& file = files_.at(OffloadKey(key));
-    std::copy(file.block.begin(), file.block.end(), block.begin());
+    std::copy(file.block.begin(), file.block.end(), primary_.slot(slot).begin());
     doubtful_.erase(OffloadKey(key));
     return true;
   }

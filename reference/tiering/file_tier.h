@@ -100,10 +100,11 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
   bool create_fails();
   void remove_temporary_file();
 
-  bool store_block(OffloadKeyView key, std::span<const std::byte> block);
+  void run(const TierJob& job, bool (FileTier::*do_block)(OffloadKeyView, SlotId));
+  bool store_block(OffloadKeyView key, SlotId slot);
   void add_folders_of(OffloadKeyView key);
   void write_whole_file(OffloadKeyView key, std::span<const std::byte> block);
-  bool load_block(OffloadKeyView key, std::span<std::byte> block);
+  bool load_block(OffloadKeyView key, SlotId slot);
   Reading read_file(OffloadKeyView key);
 
   FileTierConfig config_;

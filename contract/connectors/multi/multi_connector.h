@@ -16,7 +16,7 @@
 ///     that it is sent are swallowed by the worker's half of each rank, so that the scheduler hears
 ///     of the last one alone (vllm#18246).
 ///
-/// What is left out: layouts, bind_gpu_block_pool.
+/// What is left out: layouts, bind_gpu_block_pool, a MultiConnector among the children.
 ///
 /// Workers report one list of jobs and share one copy engine per rank, so the jobs of children have
 /// numbers of the MultiConnector's there (multi_connector_job). Each child sees its own alone.
@@ -191,8 +191,7 @@ struct MultiConnectorChildWorker {
 ///     one from the extra saves of the request, if it has any; else the request is sent.
 ///     Invalid blocks: those of each child. Jobs: those of each child, with the MultiConnector's
 ///     numbers. Statistics: of each child that has some; those of one class are aggregated, in
-///     order, at the place of the first (0.19.0 keeps the last child's alone). Those of a child's
-///     own children follow its class's, as "class/class of the child".
+///     order, at the place of the first (0.19.0 keeps the last child's alone).
 ///
 /// shutdown()
 ///     Each child, also after one that failed; false if one did.

@@ -228,21 +228,21 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
   std::vector<std::vector<CompletedJob>> jobs_of_children_;
 };
 
-/// The statistics of all children of one class, and those of their own children.
+/// Of all children of one class.
 struct StatsOfClass {
   std::string connector_class;
-  OffloadingConnectorStats own;
-  std::vector<StatsOfClass> below;
+  OffloadingConnectorStats stats;
 };
 
-/// The entry of a class; a new one is the last. Cost: O(classes).
-StatsOfClass& of_class(std::vector<StatsOfClass>& all, std::string_view connector_class) {
+/// The statistics of a class; new ones are the last. Cost: O(classes).
+OffloadingConnectorStats& of_class(std::vector<StatsOfClass>& all,
+                                   std::string_view connector_class) {
   for (StatsOfClass& known : all) {
-    if (known.connector_class == connector_class) return known;
+    if (known.connector_class == connector_class) return known.stats;
   }
   StatsOfClass& added = all.emplace_back();
   added.connector_class = connector_class;
-  return added;
+  return added.stats;
 }
 
 /// What is allocated later is as MultiScheduler's, and the statistics of steps that have some.
@@ -380,26 +380,16 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
 
   static void add_stats(std::string_view connector_class, const KVConnectorWorkerOutput& of_child,
                         std::vector<StatsOfClass>& stats) {
-    if (of_child.stats.empty() && of_child.stats_of_children.empty()) return;
-    StatsOfClass& entry = of_class(stats, connector_class);
-    entry.own.aggregate(std::span<const TransferOperations>(of_child.stats));
-    for (const TransferOperationsOfClass& below : of_child.stats_of_children) {
-      of_class(entry.below, below.connector_class)
-          .own.aggregate(std::span<const TransferOperations>(below.stats));
-    }
+    if (of_child.stats.empty()) return;
+    OffloadingConnectorStats& entry = of_class(stats, connector_class);
+    entry.aggregate(std::span<const TransferOperations>(of_child.stats));
   }
 
   static void move_to(std::vector<StatsOfClass>& stats, KVConnectorWorkerOutput& out) {
     for (StatsOfClass& entry : stats) {
-      if (!entry.own.is_empty()) {
-        entry.own.move_to(out.stats_of_children.emplace_back().stats);
-        out.stats_of_children.back().connector_class = entry.connector_class;
-      }
-      for (StatsOfClass& below : entry.below) {
-        below.own.move_to(out.stats_of_children.emplace_back().stats);
-        out.stats_of_children.back().connector_class =
-            entry.connector_class + "/" + below.connector_class;
-      }
+      TransferOperationsOfClass& moved = out.stats_of_children.emplace_back();
+      moved.connector_class = std::move(entry.connector_class);
+      entry.stats.move_to(moved.stats);
     }
   }
 

@@ -194,19 +194,19 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
   std::vector<ClientParams> client_params_;
 };
 
-/// The statistics of all children of one class, and those of their own children.
+/// Of all children of one class.
 struct StatsOfClass {
   std::string connector_class;
-  OffloadingConnectorStats own;
-  std::vector<StatsOfClass> below;
+  OffloadingConnectorStats stats;
 };
 
-/// The entry of a class; a new one is the last.
-StatsOfClass& of_class(std::vector<StatsOfClass>& all, const std::string& connector_class) {
+/// The statistics of a class; new ones are the last.
+OffloadingConnectorStats& of_class(std::vector<StatsOfClass>& all,
+                                   const std::string& connector_class) {
   for (StatsOfClass& known : all) {
-    if (known.connector_class == connector_class) return known;
+    if (known.connector_class == connector_class) return known.stats;
   }
-  return all.emplace_back(StatsOfClass{connector_class, {}, {}});
+  return all.emplace_back(StatsOfClass{connector_class, {}}).stats;
 }
 
 class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
@@ -317,22 +317,16 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
         result.job = multi_connector_job({place, result.job}, num_children());
         out.completed_jobs.push_back(result);
       }
-      if (of_child.stats.empty() && of_child.stats_of_children.empty()) continue;
-      StatsOfClass& entry = of_class(stats, children_[place].connector_class);
-      entry.own.aggregate(OffloadingConnectorStats(of_child.stats));
-      for (const TransferOperationsOfClass& below : of_child.stats_of_children) {
-        of_class(entry.below, below.connector_class)
-            .own.aggregate(OffloadingConnectorStats(below.stats));
-      }
+      if (of_child.stats.empty()) continue;
+      of_class(stats, children_[place].connector_class)
+          .aggregate(OffloadingConnectorStats(of_child.stats));
     }
     out.finished_sending.assign(sent.begin(), sent.end());
     out.finished_recving.assign(received.begin(), received.end());
     out.invalid_block_ids.assign(invalid.begin(), invalid.end());
-    for (const StatsOfClass& entry : stats) {
-      if (!entry.own.is_empty()) add(entry.connector_class, entry.own, out);
-      for (const StatsOfClass& below : entry.below) {
-        add(entry.connector_class + "/" + below.connector_class, below.own, out);
-      }
+    for (const auto& [connector_class, of_its_children] : stats) {
+      const auto operations = of_its_children.data();
+      out.stats_of_children.push_back({connector_class, {operations.begin(), operations.end()}});
     }
   }
 
@@ -346,11 +340,6 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
   }
 
  private:
-  static void add(const std::string& connector_class, const OffloadingConnectorStats& stats,
-                  KVConnectorWorkerOutput& out) {
-    out.stats_of_children.push_back({connector_class, {stats.data().begin(), stats.data().end()}});
-  }
-
   std::uint32_t num_children() const { return static_cast<std::uint32_t>(children_.size()); }
 
   std::vector<MultiConnectorChildWorker> children_;
