@@ -81,6 +81,26 @@ void OffloadingConnectorStats::reduce(std::vector<TransferTotals>& out) const {
   }
 }
 
+void StatsByClass::aggregate(std::string_view connector_class,
+                             std::span<const TransferOperations> data) {
+  for (OfClass& known : of_classes_) {
+    if (known.connector_class != connector_class) continue;
+    return known.stats.aggregate(data);
+  }
+  OfClass& added = of_classes_.emplace_back();
+  added.connector_class = connector_class;
+  added.stats.aggregate(data);
+}
+
+void StatsByClass::move_to(std::vector<TransferOperationsOfClass>& out) {
+  out.resize(of_classes_.size());
+  for (std::size_t at = 0; at < out.size(); ++at) {
+    out[at].connector_class = std::move(of_classes_[at].connector_class);
+    of_classes_[at].stats.move_to(out[at].stats);
+  }
+  of_classes_.clear();
+}
+
 OffloadPromMetrics::OffloadPromMetrics(const OffloadPromMetricsConfig& config)
     : labelnames_(config.labelnames) {
   KVFENCE_CHECK(!check_config(config), "no metrics can be built from the configuration");

@@ -58,6 +58,22 @@ class OffloadingConnectorStats {
   std::size_t num_types_ = 0;
 };
 
+/// Those of several connectors by class, in the order in which the classes came.
+class StatsByClass {
+ public:
+  /// Cost: O(classes + operations).
+  void aggregate(std::string_view connector_class, std::span<const TransferOperations> data);
+  /// Replaces out, and resets. Cost: O(classes + operations).
+  void move_to(std::vector<TransferOperationsOfClass>& out);
+
+ private:
+  struct OfClass {
+    std::string connector_class;
+    OffloadingConnectorStats stats;
+  };
+  std::vector<OfClass> of_classes_;
+};
+
 class OffloadPromMetrics {
  public:
   explicit OffloadPromMetrics(const OffloadPromMetricsConfig& config);

@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "contract/connectors/kv_output_aggregator.h"
@@ -76,7 +75,6 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
     out.invalid_block_ids.clear();
     out.completed_jobs.clear();
     stats_.reset();
-    stats_of_children_.clear();
     for (const KVConnectorWorkerOutput& output : outputs) {
       count(output.finished_sending, sending_, out.finished_sending);
       count(output.finished_recving, recving_, out.finished_recving);
@@ -86,7 +84,9 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
         out.completed_jobs.push_back({result.job, 1, result.success ? 0U : 1U});
       }
       stats_.aggregate(std::span<const TransferOperations>(output.stats));
-      for (const TransferOperationsOfClass& child : output.stats_of_children) add(child);
+      for (const TransferOperationsOfClass& child : output.stats_of_children) {
+        stats_of_children_.aggregate(child.connector_class, child.stats);
+      }
     }
     std::sort(out.invalid_block_ids.begin(), out.invalid_block_ids.end());
     out.invalid_block_ids.erase(
@@ -94,37 +94,17 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
         out.invalid_block_ids.end());
     add_up(out.completed_jobs);
     stats_.move_to(out.stats);
-    out.stats_of_children.resize(stats_of_children_.size());
-    for (std::size_t at = 0; at < stats_of_children_.size(); ++at) {
-      out.stats_of_children[at].connector_class = std::move(stats_of_children_[at].connector_class);
-      stats_of_children_[at].stats.move_to(out.stats_of_children[at].stats);
-    }
+    stats_of_children_.move_to(out.stats_of_children);
   }
 
   void add_to(StateHash& hash) const override { hash.add_all(sending_, recving_); }
 
  private:
-  struct StatsOfChild {
-    std::string connector_class;
-    OffloadingConnectorStats stats;
-  };
-
   void count(const std::vector<std::string>& ids, MissingReports& missing,
              std::vector<std::string>& finished) {
     for (const std::string& id : ids) {
       if (missing.count(id, num_workers_)) finished.push_back(id);
     }
-  }
-
-  /// Of a handful of classes.
-  void add(const TransferOperationsOfClass& child) {
-    for (StatsOfChild& known : stats_of_children_) {
-      if (known.connector_class != child.connector_class) continue;
-      return known.stats.aggregate(std::span<const TransferOperations>(child.stats));
-    }
-    StatsOfChild& added = stats_of_children_.emplace_back();
-    added.connector_class = child.connector_class;
-    added.stats.aggregate(std::span<const TransferOperations>(child.stats));
   }
 
   /// One entry a job, ascending.
@@ -148,7 +128,7 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
   MissingReports sending_;
   MissingReports recving_;
   OffloadingConnectorStats stats_;
-  std::vector<StatsOfChild> stats_of_children_;  ///< of MultiConnectors alone
+  StatsByClass stats_of_children_;  ///< of MultiConnectors alone
 };
 
 }  // namespace kvfence::optimized

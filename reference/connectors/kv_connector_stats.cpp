@@ -68,6 +68,23 @@ void OffloadingConnectorStats::reduce(std::vector<TransferTotals>& out) const {
   }
 }
 
+// Source: vLLM v0.23.0 v1/.../multi_connector.py MultiKVConnectorStats.aggregate
+void StatsByClass::aggregate(const std::string& connector_class,
+                             std::span<const TransferOperations> data) {
+  auto at = std::find_if(of_classes_.begin(), of_classes_.end(),
+                         [&](const auto& each) { return each.first == connector_class; });
+  if (at == of_classes_.end()) at = of_classes_.insert(at, {connector_class, {}});
+  at->second.aggregate(OffloadingConnectorStats(data));
+}
+
+std::vector<TransferOperationsOfClass> StatsByClass::data() const {
+  std::vector<TransferOperationsOfClass> found;
+  for (const auto& [connector_class, stats] : of_classes_) {
+    found.push_back({connector_class, {stats.data().begin(), stats.data().end()}});
+  }
+  return found;
+}
+
 OffloadPromMetrics::OffloadPromMetrics(const OffloadPromMetricsConfig& config) : config_(config) {
   KVFENCE_CHECK(!check_config(config), "no metrics can be built from this configuration");
 }

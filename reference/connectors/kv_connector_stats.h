@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "contract/connectors/kv_connector_stats.h"
@@ -29,6 +30,16 @@ class OffloadingConnectorStats {
   std::vector<OffloadingOperationMetrics>& operations_of(const std::string& transfer_type);
 
   std::vector<TransferOperations> data_;
+};
+
+/// Those of several connectors by class, in the order in which the classes came.
+class StatsByClass {
+ public:
+  void aggregate(const std::string& connector_class, std::span<const TransferOperations> data);
+  std::vector<TransferOperationsOfClass> data() const;
+
+ private:
+  std::vector<std::pair<std::string, OffloadingConnectorStats>> of_classes_;
 };
 
 class OffloadPromMetrics {

@@ -5,13 +5,11 @@
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py KVOutputAggregator; completed
 /// jobs: v0.23.0 v1/.../offloading/common.py OffloadingWorkerMetadata.aggregate.
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "contract/connectors/kv_output_aggregator.h"
@@ -31,7 +29,7 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
     std::set<BlockId> invalid_blocks;
     std::map<JobId, CompletedJob> completed_jobs;
     OffloadingConnectorStats stats;
-    std::vector<std::pair<std::string, OffloadingConnectorStats>> by_class;
+    StatsByClass stats_of_children;
     for (const KVConnectorWorkerOutput& output : outputs) {
       count(output.finished_sending, num_sent_, out.finished_sending);
       count(output.finished_recving, num_received_, out.finished_recving);
@@ -44,21 +42,13 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
       }
       stats.aggregate(OffloadingConnectorStats(output.stats));
       for (const TransferOperationsOfClass& child : output.stats_of_children) {
-        auto at = std::find_if(by_class.begin(), by_class.end(), [&](const auto& entry) {
-          return entry.first == child.connector_class;
-        });
-        if (at == by_class.end()) {
-          at = by_class.insert(at, {child.connector_class, OffloadingConnectorStats()});
-        }
-        at->second.aggregate(OffloadingConnectorStats(child.stats));
+        stats_of_children.aggregate(child.connector_class, child.stats);
       }
     }
     out.invalid_block_ids.assign(invalid_blocks.begin(), invalid_blocks.end());
     for (const auto& [job, completed] : completed_jobs) out.completed_jobs.push_back(completed);
     out.stats.assign(stats.data().begin(), stats.data().end());
-    for (const auto& [name, of_class] : by_class) {
-      out.stats_of_children.push_back({name, {of_class.data().begin(), of_class.data().end()}});
-    }
+    out.stats_of_children = stats_of_children.data();
   }
 
   void add_to(StateHash& hash) const override { hash.add_all(num_sent_, num_received_); }

@@ -228,23 +228,6 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
   std::vector<std::vector<CompletedJob>> jobs_of_children_;
 };
 
-/// Of all children of one class.
-struct StatsOfClass {
-  std::string connector_class;
-  OffloadingConnectorStats stats;
-};
-
-/// The statistics of a class; new ones are the last. Cost: O(classes).
-OffloadingConnectorStats& of_class(std::vector<StatsOfClass>& all,
-                                   std::string_view connector_class) {
-  for (StatsOfClass& known : all) {
-    if (known.connector_class == connector_class) return known.stats;
-  }
-  StatsOfClass& added = all.emplace_back();
-  added.connector_class = connector_class;
-  return added.stats;
-}
-
 /// What is allocated later is as MultiScheduler's, and the statistics of steps that have some.
 class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
  public:
@@ -323,7 +306,7 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
   void get_finished(std::span<const std::string> finished_requests,
                     KVConnectorWorkerOutput& out) override {
     out.clear();
-    std::vector<StatsOfClass> stats;
+    StatsByClass stats;
     for (std::uint32_t place = 0; place < num_children(); ++place) {
       KVConnectorWorkerOutput& of_child = reports_[place];
       worker(place).get_finished(finished_requests, of_child);
@@ -339,12 +322,14 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
         result.job = multi_connector_job({place, result.job}, num_children());
         out.completed_jobs.push_back(result);
       }
-      add_stats(children_[place].connector_class, of_child, stats);
+      if (!of_child.stats.empty()) {
+        stats.aggregate(children_[place].connector_class, of_child.stats);
+      }
     }
     keep_each_once(out.finished_sending);
     keep_each_once(out.finished_recving);
     keep_each_once(out.invalid_block_ids);
-    move_to(stats, out);
+    stats.move_to(out.stats_of_children);
   }
 
   void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const override {
@@ -376,21 +361,6 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
   static void keep_each_once(std::vector<T>& elements) {
     std::ranges::sort(elements);
     elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
-  }
-
-  static void add_stats(std::string_view connector_class, const KVConnectorWorkerOutput& of_child,
-                        std::vector<StatsOfClass>& stats) {
-    if (of_child.stats.empty()) return;
-    OffloadingConnectorStats& entry = of_class(stats, connector_class);
-    entry.aggregate(std::span<const TransferOperations>(of_child.stats));
-  }
-
-  static void move_to(std::vector<StatsOfClass>& stats, KVConnectorWorkerOutput& out) {
-    for (StatsOfClass& entry : stats) {
-      TransferOperationsOfClass& moved = out.stats_of_children.emplace_back();
-      moved.connector_class = std::move(entry.connector_class);
-      entry.stats.move_to(moved.stats);
-    }
   }
 
   std::vector<MultiConnectorChildWorker> children_;

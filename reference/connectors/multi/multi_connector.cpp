@@ -194,21 +194,6 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
   std::vector<ClientParams> client_params_;
 };
 
-/// Of all children of one class.
-struct StatsOfClass {
-  std::string connector_class;
-  OffloadingConnectorStats stats;
-};
-
-/// The statistics of a class; new ones are the last.
-OffloadingConnectorStats& of_class(std::vector<StatsOfClass>& all,
-                                   const std::string& connector_class) {
-  for (StatsOfClass& known : all) {
-    if (known.connector_class == connector_class) return known.stats;
-  }
-  return all.emplace_back(StatsOfClass{connector_class, {}}).stats;
-}
-
 class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
  public:
   explicit MultiWorker(std::vector<MultiConnectorChildWorker> children)
@@ -298,7 +283,7 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
     std::set<std::string> sent;
     std::set<std::string> received;
     std::set<BlockId> invalid;
-    std::vector<StatsOfClass> stats;
+    StatsByClass stats;
     out = {};
     for (std::uint32_t place = 0; place < num_children(); ++place) {
       KVConnectorWorkerOutput of_child;
@@ -317,17 +302,14 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
         result.job = multi_connector_job({place, result.job}, num_children());
         out.completed_jobs.push_back(result);
       }
-      if (of_child.stats.empty()) continue;
-      of_class(stats, children_[place].connector_class)
-          .aggregate(OffloadingConnectorStats(of_child.stats));
+      if (!of_child.stats.empty()) {
+        stats.aggregate(children_[place].connector_class, of_child.stats);
+      }
     }
     out.finished_sending.assign(sent.begin(), sent.end());
     out.finished_recving.assign(received.begin(), received.end());
     out.invalid_block_ids.assign(invalid.begin(), invalid.end());
-    for (const auto& [connector_class, of_its_children] : stats) {
-      const auto operations = of_its_children.data();
-      out.stats_of_children.push_back({connector_class, {operations.begin(), operations.end()}});
-    }
+    out.stats_of_children = stats.data();
   }
 
   void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const override {
