@@ -129,7 +129,7 @@ class CampaignTest(unittest.TestCase):
         done = self.campaign("--rounds", "2", "--fuzz", str(fuzz), "--fuzz-seconds", "1")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertTrue((self.folder / "out" / "corpus" / "block_pool" / "new").exists())
-        self.assertEqual(self.state()["fuzz"]["block_pool"], {"commands": 1000, "seconds": 2, "edges": 120})
+        self.assertEqual(self.state()["fuzz"]["block_pool"], {"commands": 1000, "seconds": 2, "basic_blocks": 120})
         name = next(name for name in self.state()["findings"] if "lockstep" in name)
         self.assertEqual(self.state()["findings"][name]["times"], 2)
         found = (self.folder / "out" / "findings" / f"{name}.kvs").read_text()

@@ -7,13 +7,21 @@
 namespace kvfence::fuzz {
 namespace {
 
-constexpr std::size_t kNewBytesMax = 12;
+constexpr std::size_t kNewCommandMax = 12;
+constexpr std::size_t kNewEndMax = 2048;
 
 std::size_t hash_of(std::span<const std::uint8_t> input) {
   return std::hash<std::string_view>()({reinterpret_cast<const char*>(input.data()), input.size()});
 }
 
 std::size_t below(std::size_t bound, std::minstd_rand& random) { return random() % bound; }
+
+/// At least one.
+Bytes random_bytes(std::size_t count_max, std::minstd_rand& random) {
+  Bytes bytes(1 + below(count_max, random));
+  for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
+  return bytes;
+}
 
 }  // namespace
 
@@ -43,12 +51,21 @@ Bytes mutate_commands(std::span<const std::uint8_t> input, const Marks& marks,
       std::rotate(at(command), at(command + 1), at(later));
       break;
     default: {
-      Bytes added(1 + below(kNewBytesMax, random));
-      for (std::uint8_t& byte : added) byte = static_cast<std::uint8_t>(random());
+      const Bytes added = random_bytes(kNewCommandMax, random);
       mutated.insert(at(command), added.begin(), added.end());
     }
   }
   return mutated;
+}
+
+Bytes replace_end(std::span<const std::uint8_t> input, const Marks& marks,
+                  std::minstd_rand& random) {
+  if (marks.empty()) return {input.begin(), input.end()};
+  const std::size_t kept = marks[below(marks.size(), random)];
+  Bytes replaced(input.begin(), input.begin() + static_cast<std::ptrdiff_t>(kept));
+  const Bytes end = random_bytes(kNewEndMax, random);
+  replaced.insert(replaced.end(), end.begin(), end.end());
+  return replaced;
 }
 
 Bytes cross_commands(std::span<const std::uint8_t> first, const Marks& first_marks,

@@ -22,6 +22,11 @@ using Marks = std::vector<std::size_t>;
 Bytes mutate_commands(std::span<const std::uint8_t> input, const Marks& marks,
                       std::minstd_rand& random);
 
+/// The first commands of the input, or all, then random bytes, enough for many others: from a state
+/// to which an input leads it goes on at random. Unchanged if the input has not run.
+Bytes replace_end(std::span<const std::uint8_t> input, const Marks& marks,
+                  std::minstd_rand& random);
+
 /// The first commands of one input, then the last ones of another.
 Bytes cross_commands(std::span<const std::uint8_t> first, const Marks& first_marks,
                      std::span<const std::uint8_t> second, const Marks& second_marks,

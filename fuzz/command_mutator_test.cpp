@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <random>
 #include <set>
 
@@ -16,12 +17,11 @@ namespace {
 const Bytes kInput = {9, 9, 1, 1, 2, 3, 3, 3, 8};
 const Marks kMarks = {2, 4, 5, 8};
 
-std::set<Bytes> mutants_of(const Bytes& input, const Marks& marks) {
+std::set<Bytes> mutants_of(const Bytes& input, const Marks& marks,
+                           decltype(mutate_commands)* mutate = mutate_commands) {
   std::minstd_rand random(1);
   std::set<Bytes> mutants;
-  for (int round = 0; round < 1000; ++round) {
-    mutants.insert(mutate_commands(input, marks, random));
-  }
+  for (int round = 0; round < 1000; ++round) mutants.insert(mutate(input, marks, random));
   return mutants;
 }
 
@@ -47,6 +47,21 @@ TEST(MutateCommands, LeavesTheConfigurationAndTheRestAlone) {
 TEST(MutateCommands, WithoutCommandsThereIsNothingToDo) {
   EXPECT_EQ(mutants_of(kInput, {}), std::set<Bytes>{kInput});
   EXPECT_EQ(mutants_of(kInput, {2}), std::set<Bytes>{kInput});
+}
+
+TEST(ReplaceEnd, KeepsTheFirstCommandsAndGoesOn) {
+  std::map<std::size_t, std::size_t> longest;
+  for (const Bytes& replaced : mutants_of(kInput, kMarks, replace_end)) {
+    const auto [differs, ignored] = std::ranges::mismatch(kInput, replaced);
+    std::size_t& size = longest[static_cast<std::size_t>(differs - kInput.begin())];
+    size = std::max(size, replaced.size());
+  }
+  for (const std::size_t mark : kMarks) EXPECT_GT(longest[mark], 1000U) << mark;
+  EXPECT_FALSE(longest.contains(0));
+}
+
+TEST(ReplaceEnd, OfWhatHasNotRunReplacesNothing) {
+  EXPECT_EQ(mutants_of(kInput, {}, replace_end), std::set<Bytes>{kInput});
 }
 
 TEST(CrossCommands, JoinsABeginningAndAnEnd) {

@@ -86,7 +86,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   kvfence::fuzz::part_of_program() = std::move(name);
   kvfence::fuzz::counts_goals = false;
   // libFuzzer's schedule of rare features takes most of the time where episodes reach thousands of
-  // features, and how often an edge is taken says how long an input is, not what it reaches. An
+  // features, and how often code runs says how long an input is, not what it reaches. An
   // option on the command line comes later and counts.
   static char without_entropy[] = "-entropic=0";
   static char without_counters[] = "-use_counters=0";

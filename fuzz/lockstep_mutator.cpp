@@ -22,14 +22,16 @@ std::size_t copy_to(std::uint8_t* data, std::size_t size_max, const Bytes& bytes
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-/// Half of the mutations are of whole commands, the others libFuzzer's own, of bytes.
+/// Half of the mutations are libFuzzer's own, of bytes, a quarter replaces the last commands, and a
+/// quarter changes one.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned seed) {
   using namespace kvfence::fuzz;
   std::minstd_rand random(seed);
   const Marks marks = known_marks().find({data, size});
   if (marks.size() < 2 || random() % 2 == 0) return LLVMFuzzerMutate(data, size, max_size);
-  return copy_to(data, max_size, mutate_commands({data, size}, marks, random));
+  const auto mutate = random() % 2 == 0 ? replace_end : mutate_commands;
+  return copy_to(data, max_size, mutate({data, size}, marks, random));
 }
 
 extern "C" std::size_t LLVMFuzzerCustomCrossOver(const std::uint8_t* data1, std::size_t size1,
