@@ -23,6 +23,23 @@ std::string on_rank(std::size_t rank, std::string_view what, std::uint64_t numbe
   return std::string(what) + " " + std::to_string(number) + " on rank " + std::to_string(rank);
 }
 
+/// What a step zeroes and gives to nobody, by its tables.
+std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown) {
+  std::set<BlockId> named;
+  const auto add = [&](const BlocksByGroup& table) {
+    for (const std::vector<BlockId>& blocks : table) named.insert(blocks.begin(), blocks.end());
+  };
+  for (const ScheduledNew& each : *shown.new_reqs) add(each.blocks);
+  for (const ScheduledCached& each : *shown.cached_reqs) {
+    if (each.blocks.has_value()) add(*each.blocks);
+  }
+  std::vector<BlockId> blocks;
+  for (BlockId block : *shown.new_block_ids) {
+    if (!named.contains(block)) blocks.push_back(block);
+  }
+  return blocks;
+}
+
 }  // namespace
 
 std::string PlannedCopy::name() const {
@@ -77,20 +94,31 @@ void settle(std::vector<Run>& runs, const Sequences& sequences,
   }
 }
 
-std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown,
-                                          const std::vector<BlockId>& given) {
-  std::set<BlockId> named(given.begin(), given.end());
-  const auto add = [&](const BlocksByGroup& table) {
-    for (const std::vector<BlockId>& blocks : table) named.insert(blocks.begin(), blocks.end());
-  };
-  for (const ScheduledNew& each : *shown.new_reqs) add(each.blocks);
-  for (const ScheduledCached& each : *shown.cached_reqs) {
-    if (each.blocks.has_value()) add(*each.blocks);
+std::vector<BlockId> blocks_of_nobody(const SchedulerObservation& shown,
+                                      std::uint32_t num_gpu_blocks) {
+  std::set<BlockId> had;
+  if (shown.tables.has_value()) {
+    for (const kv_cache::RequestBlocks& table : *shown.tables) {
+      for (const std::vector<BlockId>& blocks : table.blocks) {
+        had.insert(blocks.begin(), blocks.end());
+      }
+    }
   }
-  std::vector<BlockId> lost;
-  for (BlockId block : *shown.new_block_ids) {
-    if (!named.contains(block)) lost.push_back(block);
+  std::vector<BlockId> blocks;
+  for (BlockId block = 1; block < num_gpu_blocks; ++block) {
+    if (!had.contains(block)) blocks.push_back(block);
   }
+  return blocks;
+}
+
+std::vector<BlockId> lost_blocks(const SchedulerObservation& shown,
+                                 const KVCacheManagerConfig& config,
+                                 const std::vector<BlockId>& given) {
+  const bool is_told = std::ranges::all_of(
+      config.groups, [](const KVCacheSpec& group) { return group.is_full_attention(); });
+  std::vector<BlockId> lost =
+      is_told ? new_blocks_of_nobody(shown) : blocks_of_nobody(shown, config.pool.num_gpu_blocks);
+  std::erase_if(lost, [&](BlockId block) { return contains(given, block); });
   return lost;
 }
 

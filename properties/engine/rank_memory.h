@@ -76,9 +76,15 @@ void take_in_step(const SchedulerObservation& shown, const SchedulerConfig& conf
 void settle(std::vector<Run>& runs, const Sequences& sequences,
             const std::vector<RequestOutput>& outputs);
 
-/// What a step zeroes and gives to nobody, by its tables or by `given`.
-std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown,
-                                          const std::vector<BlockId>& given);
+/// Blocks in no table that is shown.
+std::vector<BlockId> blocks_of_nobody(const SchedulerObservation& shown,
+                                      std::uint32_t num_gpu_blocks);
+
+/// Blocks that a victim may have got in a step, and not `given` to loads: what is zeroed and in no
+/// table of the step; of windows and states, of which nobody is told what is new, all of nobody.
+std::vector<BlockId> lost_blocks(const SchedulerObservation& shown,
+                                 const KVCacheManagerConfig& config,
+                                 const std::vector<BlockId>& given);
 
 /// Whether what the group's blocks contain is not claimed: a window, or a state, in such a step.
 bool passes_over(const StepOnBlocks& step, const KVCacheSpec& group);

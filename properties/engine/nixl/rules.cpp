@@ -254,7 +254,7 @@ class Invariants final : public Rules {
       for (const Receive& receive : step.receives) {
         read.insert(read.end(), receive.local_blocks.begin(), receive.local_blocks.end());
       }
-      step.lost = new_blocks_of_nobody(shown, read);
+      step.lost = lost_blocks(shown, config.kv_cache, read);
     }
     for (const auto& [name, held] : held_) step.held.push_back(name);
     engine_of(role).in_flight.push_back(std::move(step));

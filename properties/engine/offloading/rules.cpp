@@ -393,7 +393,7 @@ class Invariants final : public Rules {
       for (const Copy& load : step.loads) {
         for (const CopyPart& part : load.parts) loaded.push_back(part.block);
       }
-      step.lost = new_blocks_of_nobody(observation, loaded);
+      step.lost = lost_blocks(observation, setup_.scheduler.kv_cache, loaded);
     }
     in_flight_.push_back(std::move(step));
     return std::nullopt;

@@ -243,27 +243,13 @@ class Invariants final : public Rules {
     engine::take_in_step(observation, setup_.scheduler(), tables_, step);
     std::erase_if(step.runs, [&](const Run& run) { return !requests_.contains(run.request); });
     step.need_flush = *observation.need_flush;
-    if (!step.victims.empty()) step.lost = blocks_of_nobody(observation);
+    // A victim may have got them in this step.
+    if (!step.victims.empty()) {
+      step.lost = blocks_of_nobody(observation, spec().kv_cache.pool.num_gpu_blocks);
+    }
     for (const ScheduledRequest& each : *observation.scheduled) have_loads_.erase(each.request);
     if (auto found = plan_load(observation, step)) return found;
     return plan_store(observation, step);
-  }
-
-  /// Blocks in no table that is shown: a victim may have got them in this step.
-  std::vector<BlockId> blocks_of_nobody(const Observation& observation) const {
-    std::set<BlockId> had;
-    if (observation.tables.has_value()) {
-      for (const kv_cache::RequestBlocks& table : *observation.tables) {
-        for (const std::vector<BlockId>& blocks : table.blocks) {
-          had.insert(blocks.begin(), blocks.end());
-        }
-      }
-    }
-    std::vector<BlockId> lost;
-    for (BlockId block = 1; block < spec().kv_cache.pool.num_gpu_blocks; ++block) {
-      if (!had.contains(block)) lost.push_back(block);
-    }
-    return lost;
   }
 
   Found take_in_update(const Observation& observation) {
