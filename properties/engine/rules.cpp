@@ -186,7 +186,7 @@ class SchedulerRules {
     pause_state_ = PauseState::kUnpaused;
     num_connector_events_ = 0;
     rounds_.forget();
-    num_fair_steps_ = num_quiet_steps_ = 0;
+    end_fair_run();
     block_tables_.reset();
     mirror_.emplace();
   }
@@ -264,13 +264,16 @@ class SchedulerRules {
     return found;
   }
 
+  /// Something came from outside, or failed.
+  void end_fair_run() { num_fair_steps_ = num_quiet_steps_ = 0; }
+
   /// After a command to this scheduler that was not refused, when all else holds.
   std::optional<Divergence> check_progress(const Command& command, const Observation& observation,
                                            const World& world) {
     num_put_off_ += num_times_put_off(command);
     const SchedulerObservation& shown = observation.of(role_);
     if (!goes_on(command, observation) || !shown.requests.has_value()) {
-      num_fair_steps_ = num_quiet_steps_ = 0;
+      end_fair_run();
       return std::nullopt;
     }
     if (!std::holds_alternative<Schedule>(command)) return std::nullopt;
@@ -1147,6 +1150,10 @@ class CoreRules final : public Rules {
       if (!found) found = scheduler.check_shown(observation, world);
     }
     const bool is_accepted = observation.error == ErrorCode::kNone && !has_ended(observation);
+    // A read that fails, say, is no engine's.
+    if (is_accepted && !names_engine(command) && !goes_on(command, observation)) {
+      for (SchedulerRules& scheduler : schedulers_) scheduler.end_fair_run();
+    }
     if (!found && is_accepted && role < schedulers_.size()) {
       found = schedulers_[role].check_progress(command, observation, world);
     }

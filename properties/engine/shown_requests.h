@@ -37,6 +37,15 @@ inline EngineRole role_of(const Command& command) {
       command);
 }
 
+/// Whether the command is of one engine, not of what is between two.
+inline bool names_engine(const Command& command) {
+  return std::holds_alternative<HandOver>(command) || std::visit(
+                                                          [](const auto& typed) {
+                                                            return requires { typed.engine; };
+                                                          },
+                                                          command);
+}
+
 /// The requests that a command ends from outside, in their order; nothing of other commands, and
 /// where nobody saw which requests there were.
 inline std::optional<std::vector<std::string>> ended_from_outside(
