@@ -25,6 +25,7 @@ struct Rules {
   bool mamba_align_keeps_blocks = false;
   bool sink_groups = true;
   bool events_carry_spec = false;
+  bool external_blocks_after_hits = false;
   bool priority_victim_shifts_loop = true;
   bool lookahead_at_admission = false;
   bool reserve_for_prefills = false;
@@ -58,7 +59,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 31> kRuleFields = {{
+inline constexpr std::array<RuleField, 32> kRuleFields = {{
     // Source: vLLM v0.23.0 v1/core/block_pool.py free_blocks; absent in v0.19.0.
     {"free_blocks_prepend", &Rules::free_blocks_prepend, true,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
@@ -98,6 +99,11 @@ inline constexpr std::array<RuleField, 31> kRuleFields = {{
     // Source: vLLM v0.23.0 v1/core/kv_cache_manager.py take_events.
     {"events_carry_spec", &Rules::events_carry_spec, true,
      "BlockStored carries the kind and the window of its group"},
+    // Blocks for external tokens are taken when every group holds its hit; before, group by group,
+    // so that those of one may be the hit of a later one (vllm#33775). Source: vLLM v0.33.0
+    // v1/core/kv_cache_coordinator.py allocate_new_computed_blocks; absent in v0.19.0 and v0.23.0.
+    {"external_blocks_after_hits", &Rules::external_blocks_after_hits, false,
+     "a group takes blocks for external tokens when all groups hold their hits"},
     // A priority victim that stands before the request at hand in the running list, and was not
     // scheduled in this step, makes the loop pass over the next request (vllm#49097, #49206).
     // Source: vLLM v0.19.0 and v0.23.0 v1/core/sched/scheduler.py schedule.

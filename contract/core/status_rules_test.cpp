@@ -95,8 +95,9 @@ TEST(Rules, V023HasThemAllButSinksAndWhatCameLater) {
   const Rules rules = rules_of(Profile::kV023);
 
   for (const RuleField& field : kRuleFields) {
-    const bool is_missing =
-        field.name == "sink_groups" || field.name == "multi_connector_shares_blocks";
+    const bool is_missing = field.name == "sink_groups" ||
+                            field.name == "multi_connector_shares_blocks" ||
+                            field.name == "external_blocks_after_hits";
     EXPECT_EQ(rules.*field.member, !is_missing) << field.name;
   }
 }

@@ -113,6 +113,7 @@ struct Config : kv_cache::Config {
   std::uint32_t max_concurrent_batches = 1;
   std::string kv_load_failure_policy = "fail";
   std::optional<bool> priority_victim_shifts_loop;
+  std::optional<bool> external_blocks_after_hits;
   static void declare(auto& fields) {
     using S = Config;
     fields.optional("assembly", &S::assembly,
@@ -148,6 +149,8 @@ struct Config : kv_cache::Config {
                     "steps in flight of each engine, 1 or 2");
     fields.optional("kv_load_failure_policy", &S::kv_load_failure_policy, "fail or recompute");
     fields.optional("priority_victim_shifts_loop", &S::priority_victim_shifts_loop,
+                    "overrides the profile's rule");
+    fields.optional("external_blocks_after_hits", &S::external_blocks_after_hits,
                     "overrides the profile's rule");
   }
 

@@ -198,13 +198,14 @@ class Preparation {
     SchedulerConfig result;
     result.kv_cache = std::move(*kv_cache);
     Rules& rules = result.kv_cache.pool.rules;
-    if (config_.priority_victim_shifts_loop) {
-      rules.priority_victim_shifts_loop = *config_.priority_victim_shifts_loop;
-    }
+    const auto override_rule = [](std::optional<bool> is_set, bool& rule) {
+      rule = is_set.value_or(rule);
+    };
+    override_rule(config_.priority_victim_shifts_loop, rules.priority_victim_shifts_loop);
+    override_rule(config_.external_blocks_after_hits, rules.external_blocks_after_hits);
     if (const auto* record = config_.connector<simple::Record>()) override_rules(*record, rules);
     if (const auto* record = config_.connector<MultiRecord>()) {
-      rules.multi_connector_shares_blocks =
-          record->multi_connector_shares_blocks.value_or(rules.multi_connector_shares_blocks);
+      override_rule(record->multi_connector_shares_blocks, rules.multi_connector_shares_blocks);
     }
     if (const auto* record = config_.connector<files::DecodeBenchRecord>()) {
       override_rules(*record, rules);
@@ -388,6 +389,12 @@ std::vector<std::uint32_t> EngineSetup::cpu_pages_of(const engine::DeviceTransfe
   std::vector<std::uint32_t> pages = engine::cpu_pages_of(copy, child.block_size_factor);
   for (std::uint32_t& page : pages) page += child.first_page;
   return pages;
+}
+
+bool EngineSetup::may_read_gpu_cache() const {
+  const KVCacheManagerConfig& kv_cache = scheduler().kv_cache;
+  if (!has_workers() || kv_cache.groups.size() == 1) return true;
+  return kv_cache.pool.rules.external_blocks_after_hits && !hit_may_overshoot(kv_cache);
 }
 
 Parsed<EngineTarget::Setup> EngineTarget::prepare(const Config& config, std::string_view file,

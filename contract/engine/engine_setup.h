@@ -69,6 +69,8 @@ struct EngineSetup : ConnectorParts {
   /// Whether there are halves of workers, which report.
   bool has_workers() const { return offloading || simple || files || nixl || !children.empty(); }
   bool has_ranks() const { return has_workers() || device; }
+  /// Whether a request may read the GPU's cache: engine::AddRequest.
+  bool may_read_gpu_cache() const;
   bool has_child(std::uint32_t place, engine::ConnectorKind kind) const {
     return place < children.size() && children[place].kind == kind;
   }

@@ -29,10 +29,11 @@ using kv_cache::BlockLists;
 using kv_cache::RequestBlocks;
 
 /// Errors, besides the scheduler's: kNotInConfig: several groups under a connector that loads,
-/// without skip_reading_prefix_cache: upstream may take the hit of one group in the GPU's cache for
-/// what another one loads, over which its connectors trip (vllm#33775); do_remote_decode anywhere
-/// but at the producer of a pair, or with a window and max_tokens other than 1 (nixl_facet.h);
-/// engine=consumer of one engine; a salt or adapter with files.
+/// without skip_reading_prefix_cache, unless with Rules::external_blocks_after_hits and no hit that
+/// may overshoot: upstream may take the hit of one group in the GPU's cache for what another one
+/// loads, over which its connectors trip (vllm#33775); do_remote_decode anywhere but at the
+/// producer of a pair, or with a window and max_tokens other than 1 (nixl_facet.h); engine=consumer
+/// of one engine; a salt or adapter with files.
 struct AddRequest : ConnectorScript {
   static constexpr Verb kVerb{"add_request", "a new request; a name is used once"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyDeclared, ErrorCode::kNotInConfig,

@@ -84,6 +84,23 @@ bool KVCacheManagerConfig::is_eagle_group(GroupId group) const {
   return std::find(eagle_groups.begin(), eagle_groups.end(), group) != eagle_groups.end();
 }
 
+bool hit_may_overshoot(const KVCacheManagerConfig& config) {
+  const KVCacheSpec* first_full = nullptr;
+  for (const KVCacheSpec& spec : config.groups) {
+    // Only the first spec of full attention is cut to what the others have.
+    if (spec.is_full_attention()) {
+      if (first_full && !(*first_full == spec)) return true;
+      first_full = &spec;
+    }
+    // Upstream looks a block further for eagle, and Mamba does not give it back.
+    if (spec.kind != KVCacheSpecKind::kMamba || !config.pool.rules.eagle_by_group) continue;
+    for (GroupId group = 0; group < config.groups.size(); ++group) {
+      if (config.groups[group] == spec && config.is_eagle_group(group)) return true;
+    }
+  }
+  return false;
+}
+
 std::optional<std::string> check_config(const KVCacheManagerConfig& config) {
   if (config.groups.empty()) return "at least one group";
   const Rules& rules = config.pool.rules;

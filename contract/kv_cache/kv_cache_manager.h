@@ -70,6 +70,9 @@ struct KVCacheManagerConfig {
 /// retention interval without a sliding-window group, or not a multiple of scheduler_block_size.
 std::optional<std::string> check_config(const KVCacheManagerConfig& config);
 
+/// Whether upstream's lookup may leave the groups more or fewer blocks than the hit has tokens for.
+bool hit_may_overshoot(const KVCacheManagerConfig& config);
+
 /// What a manager reads of a request. Its owner keeps it up to date.
 struct KVRequest {
   RequestIndex index = 0;
@@ -142,8 +145,8 @@ struct AllocateSlotsArgs {
 ///     delay_cache_blocks. out has the new blocks, without hits and external ones; one empty list
 ///     a group where allocated is false.
 ///     A hit without a block in any group is no hit.
-///     Taking external blocks for one group may evict the hit of a later one, which is not touched
-///     yet: as upstream does (vllm#33775).
+///     Without Rules::external_blocks_after_hits, taking external blocks for one group may evict
+///     the hit of a later one, which is not touched yet: as upstream does (vllm#33775).
 ///     Upstream's count of the blocks needed can be too small (computed tokens without slots in a
 ///     window group; Mamba align): it then raises half-way. Here allocated is false.
 ///     Errors:

@@ -20,6 +20,7 @@ std::span<const BlockId> hit_of(const ComputedBlocks* hit, std::size_t group) {
 KVCacheCoordinator::KVCacheCoordinator(const KVCacheManagerConfig& config)
     : enable_caching_(config.pool.enable_caching),
       eagle_by_group_(config.pool.rules.eagle_by_group),
+      external_blocks_after_hits_(config.pool.rules.external_blocks_after_hits),
       scheduler_block_size_(config.scheduler_block_size()),
       pool_(config.pool) {
   const auto is_full = [](const SpecGroup& group) { return group.spec.is_full_attention(); };
@@ -149,8 +150,10 @@ void KVCacheCoordinator::allocate_new_computed_blocks(const SlotDemand& demand,
                                                       const ComputedBlocks* hit) {
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i].touch_computed_blocks(pool_, demand, hit_of(hit, i));
-    groups_[i].take_external_blocks(pool_, demand);
+    if (!external_blocks_after_hits_) groups_[i].take_external_blocks(pool_, demand);
   }
+  if (!external_blocks_after_hits_) return;
+  for (SingleTypeKVCacheManager& group : groups_) group.take_external_blocks(pool_, demand);
 }
 
 void KVCacheCoordinator::allocate_new_blocks(const SlotDemand& demand, BlocksByGroup& out) {

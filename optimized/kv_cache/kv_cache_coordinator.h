@@ -44,8 +44,9 @@ class KVCacheCoordinator {
   /// Whether the table of some group would have to shrink.
   bool table_shrinks(const SlotDemand& demand);
 
-  /// One group after the other touches its hit and takes external blocks, so that a group may evict
-  /// what a later one has hit.
+  /// Touches hits and takes external blocks: of all groups, or, without
+  /// Rules::external_blocks_after_hits, of one group after the other, so that a group may evict what
+  /// a later one has hit.
   void allocate_new_computed_blocks(const SlotDemand& demand, const ComputedBlocks* hit);
   void allocate_new_blocks(const SlotDemand& demand, BlocksByGroup& out);
 
@@ -80,6 +81,7 @@ class KVCacheCoordinator {
 
   bool enable_caching_;
   bool eagle_by_group_;
+  bool external_blocks_after_hits_;
   std::uint32_t scheduler_block_size_;  ///< tokens
   BlockPool pool_;
   std::vector<SingleTypeKVCacheManager> groups_;

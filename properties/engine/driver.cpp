@@ -504,10 +504,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return error;
   }
 
-  /// Of several groups, what one hits in the GPU's cache may be what another one loads into.
   template <class Command>
   bool may_look_up(const Command& command) const {
-    return command.skip_reading_prefix_cache || !setup_.has_workers() || groups().size() == 1;
+    return command.skip_reading_prefix_cache || setup_.may_read_gpu_cache();
   }
 
   const std::vector<KVCacheSpec>& groups() const { return setup_.scheduler().kv_cache.groups; }

@@ -107,7 +107,8 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
   }
   config.groups.clear();
   for (const char kind : shape) {
-    const std::uint32_t size = small * (choices.once_in(kLargeBlocksOnceIn) ? 2 : 1);
+    const std::uint32_t size = small
+                               << (choices.once_in(kLargeBlocksOnceIn) ? 1 + choices.below(2) : 0);
     switch (kind) {
       case 'F':
         config.groups.push_back(full(small << choices.below(choices.once_in(4) ? 4 : 2)));
@@ -133,6 +134,7 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
   if (can_retain && has_window && choices.once_in(3)) {
     config.retention_interval = kv_cache::common_block_size(config) * choices.below(4);
   }
+  if (config.groups.size() > 1) config.external_blocks_after_hits = !choices.once_in(4);
 }
 
 void make_valid(Config& config) {
@@ -143,6 +145,10 @@ void make_valid(Config& config) {
   }
   if (!is_accepted(config)) config.enable_caching = true;
   if (!is_accepted(config)) config.groups = {full(config.hash_block_size)};
+  if (config.external_blocks_after_hits.value_or(false) &&
+      !EngineTarget::prepare(config, {}, {})->may_read_gpu_cache()) {
+    config.external_blocks_after_hits = false;
+  }
 }
 
 std::vector<std::uint32_t> draw_lateness(std::uint32_t num_ranks, Choices& choices) {
@@ -295,7 +301,8 @@ class Generator final : public GeneratorFor<EngineTarget> {
     for (const Action action : {Action::kStep, Action::kAdd}) {
       swarm_->raise(static_cast<std::size_t>(action), 2);
     }
-    skips_gpu_cache_ = config.groups.size() > 1 && config.has_connector() && !config.is_scripted();
+    skips_gpu_cache_ = config.groups.size() > 1 && config.has_connector() &&
+                       !config.is_scripted() && !config.external_blocks_after_hits.value_or(false);
   }
 
   Command next(Choices& choices, const Observation& now, const World& world) override {

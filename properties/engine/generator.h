@@ -44,7 +44,8 @@ Config draw_small_engine(Assembly assembly, Choices& choices);
 /// One group per letter of one of the shapes: `f` full attention, `F` the same, whose blocks are
 /// larger in every second case, `w` a window of up to three blocks, `n` of one, `t` of two,
 /// `m` mamba. Now and then a shape is repeated, up to six groups and more, or blocks are larger;
-/// of windows a retention interval is drawn, which make_valid takes back where there is none.
+/// of windows a retention interval is drawn, which make_valid takes back where there is none; of
+/// several groups external_blocks_after_hits, without which nobody reads the GPU's cache.
 void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Config& config);
 
 /// Whether there are drafts, how many, and whether a draft model makes them. Without

@@ -44,7 +44,7 @@ namespace offloading {
 
 /// A valid configuration of 5 to 20 GPU blocks and 1 to 9 slots. Groups, block sizes and failures
 /// are those with which upstream does not trip over its own assertions: windowed groups have one
-/// block size, which divides that of the others; with several groups nobody reads the GPU's cache.
+/// block size, which divides that of the others.
 Config draw_config(Choices& choices);
 /// The same for who takes no drafts.
 Config draw_without_drafts(Choices& choices);
@@ -72,7 +72,7 @@ std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
 namespace simple {
 
 /// A valid configuration of 5 to 20 GPU blocks and 1 to 12 CPU blocks, eager or lazy, with each
-/// profile's rules and mixtures of them. With several groups nobody reads the GPU's cache.
+/// profile's rules and mixtures of them.
 Config draw_config(Choices& choices);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role);
 GoalSuite goals();
@@ -84,7 +84,7 @@ std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
 namespace files {
 
 /// A valid configuration of 5 to 20 GPU blocks, 1 to 3 ranks of 1 or 2 layers, of either connector
-/// and profile. Several groups: DecodeBenchConnector, and nobody reads the GPU's cache.
+/// and profile. Several groups: DecodeBenchConnector.
 Config draw_config(Choices& choices);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
 GoalSuite goals();

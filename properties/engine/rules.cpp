@@ -174,7 +174,7 @@ class SchedulerRules {
       : setup_(setup),
         role_(role),
         config_(setup.schedulers[static_cast<std::size_t>(role)]),
-        may_overshoot_(kv_cache::hit_may_overshoot(config_.kv_cache)),
+        may_overshoot_(hit_may_overshoot(config_.kv_cache)),
         block_tables_(config_.kv_cache),
         mirror_(std::in_place) {}
 
@@ -438,7 +438,8 @@ class SchedulerRules {
         if (call.answer == "again") track->put_off_step = num_steps_;
       } else if (call.method == "update_state_after_alloc" && call.num_tokens > 0) {
         track->is_loading = track->load_async;
-        if (track->num_local_tokens > 0) {
+        if (track->num_local_tokens > 0 &&
+            !config_.kv_cache.pool.rules.external_blocks_after_hits) {
           track->aliasing = shown.tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
         }
       } else if (call.method == "request_finished") {

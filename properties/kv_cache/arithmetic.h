@@ -63,22 +63,4 @@ inline std::uint32_t num_sink_blocks(const KVCacheManagerConfig& config) {
   return total;
 }
 
-/// Whether upstream's lookup may leave a group with more blocks than the hit has tokens for.
-inline bool hit_may_overshoot(const KVCacheManagerConfig& config) {
-  const KVCacheSpec* first_full = nullptr;
-  for (const KVCacheSpec& spec : config.groups) {
-    // Only the first spec of full attention is cut to what the others have.
-    if (spec.is_full_attention()) {
-      if (first_full && !(*first_full == spec)) return true;
-      first_full = &spec;
-    }
-    // Upstream looks a block further for eagle, and Mamba does not give it back.
-    if (spec.kind != KVCacheSpecKind::kMamba || !config.pool.rules.eagle_by_group) continue;
-    for (GroupId group = 0; group < config.groups.size(); ++group) {
-      if (config.groups[group] == spec && config.is_eagle_group(group)) return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace kvfence::kv_cache

@@ -184,7 +184,7 @@ const std::vector<Canaries> kCanaries = {
     {.part = "engine.offloading",
      // A window that is not asked again has to hold its last blocks alone.
      .commands_max = 1'000'000,
-     .rule_commands_max = 100'000,
+     .rule_commands_max = 250'000,
      // A loaded prefix is stored again, for a tier that wants it, after its load, the stores of
      // others and what they evict.
      .shrunk_commands_max = 100,
@@ -304,14 +304,13 @@ const std::vector<Canaries> kCanaries = {
      .shrunk_commands_max = 40,
      // Who loads, how many notices count, how an engine starts, and what comes together of several
      // children or ranks, decides the reference; what comes of it is sound.
-     .need_the_reference =
-         {"choice_lost_at_again",     "cross_layers_by_layer",    "cross_layers_if_any",
-          "extra_saves_replaced",     "extra_saves_stay",         "first_choice_kept",
-          "first_group_only",         "handshake_of_first_child", "last_hit_chosen",
-          "load_errors_of_one_child", "most_tokens_chosen",       "params_of_last_child",
-          "params_of_nixl_untold",    "rank_meta_overwritten",    "received_swallowed",
-          "search_ends_at_hit",       "stats_counted_twice",      "stats_overwritten",
-          "unsaid_reset_fails",       "worker_meta_shifted"}},
+     .need_the_reference = {"choice_lost_at_again", "cross_layers_by_layer", "cross_layers_if_any",
+                            "extra_saves_replaced", "extra_saves_stay", "first_choice_kept",
+                            "handshake_of_first_child", "last_hit_chosen",
+                            "load_errors_of_one_child", "most_tokens_chosen",
+                            "params_of_last_child", "params_of_nixl_untold", "received_swallowed",
+                            "search_ends_at_hit", "stats_counted_twice", "stats_overwritten",
+                            "unsaid_reset_fails"}},
     {.part = "worker",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,

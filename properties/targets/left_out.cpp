@@ -13,11 +13,22 @@ namespace {
 
 /// What the contract refuses, in its headers. Those of kind `missing` are to become part of it.
 const LeftOutRow kRefused[] = {
-    {"refused", "a hit in the GPU's cache, of several groups under a connector with workers",
-     "upstream may take the hit of one group for what another one loads, and asserts (vllm#33775)",
+    {"refused",
+     "a hit in the GPU's cache, of several groups under a connector with workers, without "
+     "external_blocks_after_hits",
+     "upstream may take the hit of one group for what another one loads, and asserts (vllm#33775; "
+     "0.33.0 has it mended)",
      "engine/offloading/refusals/hit_of_one_group_for_another.kvs",
      "config connectors=[(offloading)] profile=v0.23 groups=[(full block_size=4) (sliding "
      "block_size=4 window=4)]\n"
+     "add_request id=A tokens=[1]\n"},
+    {"refused",
+     "such a hit with two kinds of full attention, or eagle by group and Mamba, where it may "
+     "overshoot",
+     "upstream computes into a block that others find, or goes on over one that nobody computed",
+     "engine/offloading/refusals/hits_that_overshoot.kvs",
+     "config connectors=[(offloading)] profile=v0.23 external_blocks_after_hits=true "
+     "groups=[(full block_size=4) (full block_size=2)] hash_block_size=2\n"
      "add_request id=A tokens=[1]\n"},
     {"refused", "a reset of running requests under an OffloadingConnector",
      "upstream does not report to it whom a reset preempts, so its copies go on reading their "

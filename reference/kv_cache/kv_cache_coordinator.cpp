@@ -180,13 +180,20 @@ bool KVCacheCoordinator::table_shrinks(const Allocation& allocation) const {
   return false;
 }
 
-// First the hits and external blocks of all groups, then the new blocks of all groups. The external
-// blocks of one group may be another's hit that is not touched yet: vllm#33775.
-// Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py allocate_new_computed_blocks,
+// First the hits and external blocks of all groups, then the new blocks of all groups. Without the
+// rule the external blocks of one group may be another's hit that is not touched yet: vllm#33775.
+// Source: vLLM v0.19.0 and v0.33.0 v1/core/kv_cache_coordinator.py allocate_new_computed_blocks,
 // allocate_new_blocks
 BlocksByGroup KVCacheCoordinator::allocate(const Allocation& allocation) {
+  const bool hits_first = config_.pool.rules.external_blocks_after_hits;
+  std::vector<std::size_t> num_external_blocks;
   for (GroupId group = 0; group < num_groups(); ++group) {
-    manager(group).allocate_new_computed_blocks(pool_, allocation);
+    num_external_blocks.push_back(manager(group).add_hit(pool_, allocation));
+    if (hits_first) continue;
+    manager(group).add_external_blocks(pool_, allocation, num_external_blocks.back());
+  }
+  for (GroupId group = 0; hits_first && group < num_groups(); ++group) {
+    manager(group).add_external_blocks(pool_, allocation, num_external_blocks[group]);
   }
   BlocksByGroup new_blocks;
   for (GroupId group = 0; group < num_groups(); ++group) {

@@ -92,12 +92,11 @@ SingleTypeKVCacheManager::plan_computed_blocks(const Allocation& allocation) con
   return plan;
 }
 
-// Blocks for external tokens do not count as cached: they are once they have been loaded.
-// Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py allocate_new_computed_blocks
-void SingleTypeKVCacheManager::allocate_new_computed_blocks(BlockPool& pool,
-                                                            const Allocation& allocation) {
+// Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py allocate_new_computed_blocks, which
+// v0.33.0 has as two functions.
+std::size_t SingleTypeKVCacheManager::add_hit(BlockPool& pool, const Allocation& allocation) {
   const std::optional<ComputedBlocksPlan> plan = plan_computed_blocks(allocation);
-  if (!plan) return;
+  if (!plan) return 0;
   std::vector<BlockId>& table = req_to_blocks_[allocation.request];
   KVFENCE_CHECK(table.empty(), "a hit for a request that has blocks");
 
@@ -106,8 +105,15 @@ void SingleTypeKVCacheManager::allocate_new_computed_blocks(BlockPool& pool,
   table.assign(plan->num_skipped_blocks, kNullBlockId);
   table.insert(table.end(), plan->hit.begin(), plan->hit.end());
   num_cached_block_[allocation.request] = table.size();
+  return plan->num_external_blocks;
+}
 
-  const std::vector<BlockId> external = append_new_blocks(pool, plan->num_external_blocks, table);
+// They do not count as cached: they are once they have been loaded.
+void SingleTypeKVCacheManager::add_external_blocks(BlockPool& pool, const Allocation& allocation,
+                                                   std::size_t num_blocks) {
+  if (num_blocks == 0) return;
+  std::vector<BlockId>& table = req_to_blocks_[allocation.request];
+  const std::vector<BlockId> external = append_new_blocks(pool, num_blocks, table);
   if (spec_.kind == KVCacheSpecKind::kFullAttention) {
     new_block_ids_.insert(new_block_ids_.end(), external.begin(), external.end());
   }

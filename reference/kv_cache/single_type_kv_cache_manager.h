@@ -69,8 +69,9 @@ class SingleTypeKVCacheManager {
   /// Blocks that the two functions below take out of the free queue.
   std::int64_t num_blocks_taken(const BlockPool& pool, const Allocation& allocation) const;
 
-  /// Touches the hit and takes blocks for external tokens.
-  void allocate_new_computed_blocks(BlockPool& pool, const Allocation& allocation);
+  /// Touches the hit. Returns how many blocks the external tokens need.
+  std::size_t add_hit(BlockPool& pool, const Allocation& allocation);
+  void add_external_blocks(BlockPool& pool, const Allocation& allocation, std::size_t num_blocks);
 
   /// Takes blocks for the tokens still without a slot. Returns what the table gained.
   virtual std::vector<BlockId> allocate_new_blocks(BlockPool& pool, const Allocation& allocation);

@@ -80,6 +80,24 @@ class AllocationGuard:
         if upstream_fits is not None:
             manager.can_fit_full_sequence = can_fit_full_sequence
 
+    def take_external_blocks_after_hits(self) -> None:
+        """As releases after 0.23 do, rule external_blocks_after_hits."""
+        coordinator = self._manager.coordinator
+        upstream = coordinator.allocate_new_computed_blocks
+
+        def allocate(request_id: str, new_computed_blocks: Sequence[Sequence[Any]], num_local_computed_tokens: int,
+                     num_external_computed_tokens: int) -> None:
+            total = num_local_computed_tokens + num_external_computed_tokens
+            hits = []
+            for (manager, group, _), hit in zip(self.groups, new_computed_blocks):
+                hits += hit[max(manager.get_num_skipped_tokens(total) // group.block_size, 0):]
+            self._pool.touch(hits)
+            upstream(request_id, new_computed_blocks, num_local_computed_tokens, num_external_computed_tokens)
+            for block in hits:
+                block.ref_cnt -= 1
+
+        coordinator.allocate_new_computed_blocks = allocate
+
     def allocate_slots(self, request: Any, num_new_tokens: int, num_hit_tokens: int, hit: Any,
                        num_lookahead_tokens: int, num_external_tokens: int, delay_cache_blocks: bool = False,
                        num_encoder_tokens: int = 0, **gate: Any) -> Any:

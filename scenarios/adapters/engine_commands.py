@@ -99,8 +99,8 @@ class UpstreamEngine:
                                  lora_name=prompt.lora_name, lora_id=prompt.lora_id, cache_salt=prompt.cache_salt,
                                  skip_reading_prefix_cache=skip_reading_prefix_cache)
             is_new = self._world.declare(request)
-        groups = self._config.groups
-        if "consumer" not in self._schedulers or (len(groups) > 1 and not skip_reading_prefix_cache):
+        consumer = self._schedulers.get("consumer")
+        if consumer is None or not consumer.may_look_up(skip_reading_prefix_cache):
             return "error=not_in_config"
         if prompt is None:
             return "error=unknown_request"
@@ -110,9 +110,9 @@ class UpstreamEngine:
         if told is None:
             return "error=not_finished"
         # A router sends it as JSON.
-        answer = self._schedulers["consumer"].add(request, copy.deepcopy(told))
+        answer = consumer.add(request, copy.deepcopy(told))
         # A second reader could fail, and nobody would report it.
-        if answer == "error=none" and not reports_failed_reads(groups):
+        if answer == "error=none" and not reports_failed_reads(self._config.groups):
             del self._schedulers["producer"].told[name]
         return answer
 

@@ -175,6 +175,7 @@ _SETTINGS = {
     "max_concurrent_batches": (1, INTEGER),
     "kv_load_failure_policy": ("fail", choice("policy", ("fail", "recompute"))),
     "priority_victim_shifts_loop": (None, FLAG),  # the profile's
+    "external_blocks_after_hits": (None, FLAG),  # the same
 }
 _CONFIG_KINDS = {**kv_cache_target.CONFIG_KINDS, **{key: kind for key, (_, kind) in _SETTINGS.items()}}
 

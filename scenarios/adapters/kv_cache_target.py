@@ -44,6 +44,14 @@ class Config(NamedTuple):
     retention_interval: Optional[int] = None
 
 
+def hit_may_overshoot(config: Any) -> bool:
+    """Whether upstream's lookup may leave the groups more or fewer blocks than the hit has tokens for."""
+    full = {group for group in config.groups if group.kind in ("full", "sink")}
+    drops = config.eagle_groups or range(len(config.groups))
+    is_eagle = config.use_eagle and config.profile != "v0.19"
+    return len(full) > 1 or (is_eagle and any(config.groups[group].kind == "mamba" for group in drops))
+
+
 def _check_groups(value: Any) -> List[Group]:
     if type(value) is not list:
         raise ValueError("no list")

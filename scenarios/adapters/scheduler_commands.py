@@ -16,6 +16,7 @@ from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 from allocation_guard import AllocationGuard
 from corrected_scheduler import corrected
 from engine_target import AddRequest, Config, DecodeBench, Example, Script, Scripted, World, has_window, script_of
+from kv_cache_target import hit_may_overshoot
 from line_language import print_integers
 from scripted_connector import block_ids_text, make_scripted_connector
 from session import Unsupported
@@ -81,6 +82,8 @@ class UpstreamScheduler:
                                          corrected(scheduler_type(config.async_scheduling), uncorrected))
         self._guard = AllocationGuard(self._scheduler.kv_cache_manager, config.groups, config.profile)
         self._guard.answer_refusals_with_no()
+        if config.external_blocks_after_hits:
+            self._guard.take_external_blocks_after_hits()
         self._pool = self._scheduler.kv_cache_manager.block_pool
         self._view = PoolView(modules, self._pool)
         self._status = modules.request.RequestStatus
@@ -106,7 +109,7 @@ class UpstreamScheduler:
         # Files are named after tokens alone.
         if isinstance(self._config.connector, (Example, DecodeBench)) and (request.cache_salt or request.lora_name):
             return "error=not_in_config"
-        if self.has_workers and len(self._config.groups) > 1 and not request.skip_reading_prefix_cache:
+        if not self.may_look_up(request.skip_reading_prefix_cache):
             return "error=not_in_config"
         if request.do_remote_decode and has_window(self._config.groups) and request.max_tokens != 1:
             return "error=not_in_config"
@@ -118,6 +121,13 @@ class UpstreamScheduler:
         if request.do_remote_decode:
             params.update(do_remote_decode=True, do_remote_prefill=False)
         return self.add(request, params)
+
+    def may_look_up(self, skips: bool) -> bool:
+        """Whether the request may read the GPU's cache."""
+        config = self._config
+        if skips or not self.has_workers or len(config.groups) == 1:
+            return True
+        return bool(config.external_blocks_after_hits) and not hit_may_overshoot(config)
 
     def add(self, request: AddRequest, kv_transfer_params: Dict[str, Any]) -> str:
         tokens, min_tokens = request.tokens, request.min_tokens

@@ -1383,6 +1383,16 @@ class Release(Story):
             (reply,) = self.ask("target engine", f"config profile={self.profile} {config}")[1:]
             self.assertEqual(list(reply), [answer] if answer else [])
 
+    def test_external_blocks_after_hits(self):
+        for rule, tables in (("false", [[[1, 2], [2, 3]]]), ("true", [[[1, 3], [2, 4]]])):
+            replies = self.ask("target engine", "config connectors=[(scripted)] num_gpu_blocks=5 "
+                               "groups=[(full block_size=4) (sliding block_size=4 window=8)] "
+                               f"profile={self.profile} external_blocks_after_hits={rule}",
+                               "add_request id=A tokens=[1 2 3 4] max_tokens=1",
+                               "add_request id=C tokens=[9 9 9 9] max_tokens=1", "schedule", "update",
+                               "add_request id=B tokens=[1 2 3 4 5 6 7 8] external_tokens=8 load_async=true", "schedule")
+            self.assertEqual([table.fields["blocks"] for table in replies[-1]["tables"]], tables)
+
     def test_unsupported_groups(self):
         for groups in ("[(full block_size=4 window=8)]", "[(full block_size=4) (full block_size=4)]"):
             self.assertEqual(list(self.ask("target kv_cache", f"config profile={self.profile} groups={groups}")[-1]),

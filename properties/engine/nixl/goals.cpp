@@ -29,7 +29,10 @@ constexpr Goal kGoals[] = {
     {"read", "a request waits while its prompt is read"},
     {"read_behind_hit", "a read began behind blocks that the consumer had cached"},
     {"read_of_several_groups", "blocks of several groups were read"},
-    {"read_of_a_window", "of one of several groups the blocks before its window were not read"},
+    {"several_groups_read_behind_hit",
+     "a read of several groups began behind blocks that the consumer had cached", kNeedsState},
+    {"read_of_a_window", "of one of several groups the blocks before its window were not read",
+     kNeedsState},
     {"empty_read", "a request had nothing to read, and the producer was told"},
     {"part_of_read", "a read came further without an end"},
     {"several_readers", "several consumer's ranks read from one"},
@@ -214,6 +217,23 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("heartbeat_of_several", after.heartbeats->size() > 1);
   }
 
+  void count_read_of_groups(const Receive& receive, const SchedulerObservation& consumer) {
+    add("read_of_several_groups");
+    if (!consumer.tables.has_value()) return;
+    const BlocksByGroup* const table = detail::find_table(*consumer.tables, receive.request);
+    if (!table) return;
+    for (GroupId group = 0; group < table->size(); ++group) {
+      if ((*table)[group].empty()) continue;
+      const BlockId first = (*table)[group].front();
+      const bool is_read = contains(receive.local_blocks, first);
+      if (config().groups[group].is_full_attention()) {
+        add("several_groups_read_behind_hit", !is_read);
+      } else {
+        add("read_of_a_window", first == kNullBlockId);
+      }
+    }
+  }
+
   void count_receives(const Observation& after, const World& world) {
     for (const Receive& receive : *after.reqs_to_recv) {
       Reader& reader = readers_[receive.request];
@@ -233,9 +253,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const bool has_all = num_blocks == groups.size() * ((num_prompt_tokens + size - 1) / size);
       reader.has_hit = !has_all && groups.size() == 1 && groups.front().is_full_attention();
       add("read");
-      add("read_of_several_groups", groups.size() > 1);
-      // Their lookups find nothing.
-      add("read_of_a_window", groups.size() > 1 && !has_all);
+      if (groups.size() > 1) count_read_of_groups(receive, after.of(EngineRole::kConsumer));
       add("read_behind_hit", reader.has_hit);
       add("several_readers", config().consumer_ranks > config().ranks);
       add("several_sources", config().ranks > config().consumer_ranks);

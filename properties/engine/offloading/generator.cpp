@@ -27,8 +27,8 @@ namespace kvfence::engine::offloading {
 namespace {
 
 /// Of two windows the longer one is asked first, and the shorter one loses its blocks first.
-constexpr std::string_view kShapes[] = {"Fw", "Fm", "Fwm", "Fww", "Ff", "wfw", "w",
-                                        "m",  "nt", "nt",  "f",   "f",  "f",   "f"};
+constexpr std::string_view kShapes[] = {"Fw", "Fw", "Ft", "Ft", "Fm", "Fwm", "Fww", "Ff", "wfw",
+                                        "w",  "m",  "nt", "nt", "f",  "f",   "f",   "f"};
 // ReportTransferAgain, what happens in tiers, LogStats.
 constexpr std::uint32_t kWeights[] = {2, 16, 3};
 constexpr std::size_t kReportedMax = 4;        // transfers that may be reported again
@@ -79,6 +79,12 @@ void draw_record(Choices& choices, Config& config) {
   if (choices.once_in(2)) {
     record.engine_labels.resize(1 + choices.below(3));
     for (std::uint32_t& label : record.engine_labels) label = choices.below(2);
+  }
+  if (config.external_blocks_after_hits.value_or(false) && !choices.once_in(4)) {
+    // Room for a hit of all groups in the GPU's cache, and for more of them in the CPU's.
+    config.num_gpu_blocks *= 2;
+    record.num_cpu_blocks *= 2;
+    record.block_size_factor = 1;
   }
   if (config.groups.size() == 2 && !config.groups.front().is_full_attention()) {
     // Two windows: with these sizes one of them ends the hit of the other now and then.

@@ -33,6 +33,8 @@ constexpr Goal kGoals[] = {
     {"load_behind_hit", "a load began behind blocks that the GPU still held"},
     {"load_within_slot", "a load began in the middle of a slot"},
     {"several_groups_load", "a load brought blocks of several groups"},
+    {"several_groups_load_behind_hit",
+     "a load of several groups began behind blocks that the GPU still held"},
     {"windowed_group_loads_less", "a windowed group loaded fewer blocks than the longest"},
     {"windowed_store_leaves_out",
      "a slot was filled in part: what a window does not need was left out"},
@@ -206,16 +208,19 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
     std::size_t num_groups = 0;
     std::uint32_t longest = 0;
+    bool is_behind_hit = false;
     for (std::size_t group = 0; group < groups.size(); ++group) {
       if (load.group_sizes[group] == 0) continue;
       ++num_groups;
       longest = std::max(longest, load.group_sizes[group]);
       if (!groups[group].is_full_attention()) continue;
       const std::uint32_t first = load.block_indices[group];
-      add("load_behind_hit", first > 0);
+      is_behind_hit |= first > 0;
       add("load_within_slot", first % setup_.spec.block_size_factor != 0);
     }
+    add("load_behind_hit", is_behind_hit);
     add("several_groups_load", num_groups > 1);
+    add("several_groups_load_behind_hit", is_behind_hit && num_groups > 1);
     for (std::size_t group = 0; group < groups.size(); ++group) {
       add("windowed_group_loads_less",
           !groups[group].is_full_attention() && load.group_sizes[group] < longest);

@@ -300,6 +300,9 @@ void draw_cache(Choices& choices, Config& config) {
     config.retention_interval.reset();
     config.eagle_groups.clear();
   }
+  if (config.groups.size() > 1 && choices.once_in(2)) {
+    config.external_blocks_after_hits = choices.once_in(2);
+  }
 }
 
 void draw_speculation(Choices& choices, Config& config) {

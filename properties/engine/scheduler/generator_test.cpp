@@ -107,7 +107,7 @@ TEST(SchedulerGenerator, BendsNothingOfOtherAssemblies) {
 
 TEST(SchedulerGenerator, UpdatesFollowSchedules) {
   std::array<int, 2> counts{};
-  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 32; ++seed) {
     int in_flight = 0;
     const Scenario drawn = episode(Choices::from_seed(seed), 400);
     for (const auto& step : drawn.steps) {
@@ -120,8 +120,8 @@ TEST(SchedulerGenerator, UpdatesFollowSchedules) {
     }
     EXPECT_LE(std::abs(in_flight), 20) << "seed " << seed << ", but for the bent ones";
   }
-  EXPECT_GT(counts[0], 8 * 50);
-  EXPECT_GT(counts[1], 8 * 50);
+  EXPECT_GT(counts[0], 32 * 50);
+  EXPECT_GT(counts[1], 32 * 50);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ constexpr Goal kGoals[] = {
     {"load_of_several", "one event loads for several requests"},
     {"loads_share_block", "one CPU block was loaded twice at a time"},
     {"several_groups_load", "a load brought blocks of several groups", kNeedsState},
+    {"several_groups_load_behind_hit",
+     "a load of several groups began behind blocks that the GPU still held", kNeedsState},
     {"null_blocks_passed_over", "a load left out what a window does not need", kNeedsState},
     {"decoded_stored", "a block with decoded tokens was stored", kNeedsState},
     {"store_of_several", "one event stores blocks of several requests", kNeedsState},
@@ -141,6 +143,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const RequestState* state_before = find_state(before, name);
       add("load_of_preempted", state_before && state_before->num_preemptions > 0);
       std::size_t num_groups = 0;
+      bool is_behind_hit = false;
       for (std::size_t group = 0; group < groups.size(); ++group) {
         std::uint32_t num_loaded = 0;
         for (BlockId block : (*table)[group]) {
@@ -150,11 +153,13 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         const std::uint32_t num_full = state->num_computed_tokens / groups[group].block_size;
         if (!groups[group].is_full_attention()) {
           add("null_blocks_passed_over", num_loaded < num_full);
-        } else if (groups.size() == 1) {
-          add("load_behind_hit", num_loaded < num_full);
+        } else {
+          is_behind_hit |= num_loaded > 0 && num_loaded < num_full;
         }
       }
+      add("load_behind_hit", is_behind_hit);
       add("several_groups_load", num_groups > 1);
+      add("several_groups_load_behind_hit", is_behind_hit && num_groups > 1);
     }
   }
 
