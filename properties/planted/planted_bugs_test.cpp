@@ -184,7 +184,7 @@ const std::vector<Canaries> kCanaries = {
     {.part = "engine.offloading",
      // A window that is not asked again has to hold its last blocks alone.
      .commands_max = 1'000'000,
-     .rule_commands_max = 250'000,
+     .rule_commands_max = 200'000,
      // A loaded prefix is stored again, for a tier that wants it, after its load, the stores of
      // others and what they evict.
      .shrunk_commands_max = 100,
@@ -228,7 +228,7 @@ const std::vector<Canaries> kCanaries = {
                             "touched_behind_lookup",
                             "unknown_time_counted",
                             "window_one_long"},
-     .rules_get_the_scenario = {"shrunk_hit_not_checked"}},
+     .rules_get_the_scenario = {"short_state_stored", "shrunk_hit_not_checked"}},
     {.part = "engine.prefill_decode",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,

@@ -84,7 +84,7 @@ void draw_record(Choices& choices, Config& config) {
     // Room for a hit of all groups in the GPU's cache, and for more of them in the CPU's.
     config.num_gpu_blocks *= 2;
     record.num_cpu_blocks *= 2;
-    record.block_size_factor = 1;
+    if (choices.once_in(2)) record.block_size_factor = 1;
   }
   if (config.groups.size() == 2 && !config.groups.front().is_full_attention()) {
     // Two windows: with these sizes one of them ends the hit of the other now and then.
