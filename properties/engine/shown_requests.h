@@ -39,11 +39,12 @@ inline EngineRole role_of(const Command& command) {
 
 /// Whether the command is of one engine, not of what is between two.
 inline bool names_engine(const Command& command) {
-  return std::holds_alternative<HandOver>(command) || std::visit(
-                                                          [](const auto& typed) {
-                                                            return requires { typed.engine; };
-                                                          },
-                                                          command);
+  if (std::holds_alternative<HandOver>(command)) return true;
+  return std::visit(
+      [](const auto& typed) {
+        return requires { typed.engine; };
+      },
+      command);
 }
 
 /// The requests that a command ends from outside, in their order; nothing of other commands, and
