@@ -54,8 +54,9 @@ void draw_drafts(Choices& choices, Config& config);
 /// Eagle now and then, and then the same.
 void draw_eagle_and_drafts(Choices& choices, Config& config);
 
-/// Without drafts, with caching, or else with one group, if that is what it takes. Requires: then
-/// it is valid.
+/// Without drafts, with caching, or else with one group, if that is what it takes. Where requests
+/// may not read the GPU's cache all the same, without external_blocks_after_hits. Requires: then it
+/// is valid.
 void make_valid(Config& config);
 
 /// Ranks of that engine.

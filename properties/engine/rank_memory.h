@@ -80,8 +80,9 @@ void settle(std::vector<Run>& runs, const Sequences& sequences,
 std::vector<BlockId> blocks_of_nobody(const SchedulerObservation& shown,
                                       std::uint32_t num_gpu_blocks);
 
-/// Blocks that a victim may have got in a step, and not `given` to loads: what is zeroed and in no
-/// table of the step; of windows and states, of which nobody is told what is new, all of nobody.
+/// Blocks that a victim may have got in a step, but for those `given` to loads: those that are
+/// zeroed and in no table of the step. No step names the new blocks of a window or state: where a
+/// group has one, all blocks that are in no table.
 std::vector<BlockId> lost_blocks(const SchedulerObservation& shown,
                                  const KVCacheManagerConfig& config,
                                  const std::vector<BlockId>& given);

@@ -42,9 +42,9 @@ GoalSuite goals();
 
 namespace offloading {
 
-/// A valid configuration of 5 to 20 GPU blocks and 1 to 9 slots. Groups, block sizes and failures
-/// are those with which upstream does not trip over its own assertions: windowed groups have one
-/// block size, which divides that of the others.
+/// A valid configuration of 5 to 20 GPU blocks and 1 to 9 slots, or, for several groups, of up to
+/// twice as many. Groups, block sizes and failures are those with which upstream does not trip over
+/// its own assertions: windowed groups have one block size, which divides that of the others.
 Config draw_config(Choices& choices);
 /// The same for who takes no drafts.
 Config draw_without_drafts(Choices& choices);
