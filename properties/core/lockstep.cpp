@@ -148,8 +148,7 @@ std::optional<Divergence> Lockstep::compare_tables() {
   divergence.expected = std::to_string(*actual_base_);
   divergence.actual = num_entries ? std::to_string(*num_entries) : "none";
   divergence.message =
-      "where the tables of the reference are as at the start, those of the other "
-      "side must be too";
+      "where the tables of the reference are as at the start, those of the other side must be too";
   return divergence;
 }
 

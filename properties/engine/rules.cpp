@@ -96,14 +96,11 @@ constexpr Invariant kCoreInvariants[] = {
     {"engine.21", "a_refused_command_changes_nothing",
      "after a refused command numbers and state are those before it"},
     {"engine.22", "steps_do_not_go_round",
-     "while there are only steps, and only running requests hold blocks, none brings the "
-     "requests back "
-     "to "
-     "where an earlier one left them"},
+     "while there are only steps, and only running requests hold blocks, none brings the requests "
+     "back to where an earlier one left them"},
     {"engine.23", "every_request_ends",
      "while nothing comes from outside and nothing fails, requests end within as many steps as "
-     "they "
-     "have tokens, and a step plans something where nothing is under way"},
+     "they have tokens, and a step plans something where nothing is under way"},
 };
 
 using Rule = NamedPlace<kCoreInvariants>;

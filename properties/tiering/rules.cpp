@@ -59,9 +59,8 @@ constexpr Invariant kInvariants[] = {
     {"tiering.12", "files_keep_what_was_stored",
      "a file tier finds what was stored there and nothing else; a store is done if and only if its "
      "files are there; a whole file stays, a temporary one only if it could not be removed or is "
-     "another writer's; what "
-     "could not be loaded or has another size is missed until it is stored again; while nothing "
-     "goes wrong in its files each job with what is there succeeds"},
+     "another writer's; what could not be loaded or has another size is missed until it is stored "
+     "again; while nothing goes wrong in its files each job with what is there succeeds"},
 };
 
 using detail::contains;

@@ -98,8 +98,7 @@ class Options {
             "--oracles", read,
             "judge by these alone: lockstep (both sides must be equal), expectation (what a file "
             "expects), rules, leaks (tables are empty again where the reference's are); crashes "
-            "are "
-            "always reported")
+            "are always reported")
         ->type_name("NAME,NAME");
   }
 

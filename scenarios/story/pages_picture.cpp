@@ -45,8 +45,7 @@ class PagesPicture final : public ScenePicture {
 
   std::string legend() const override {
     return "3:5g2 page 3 holds what the second forward wrote into GPU block 5   3:torn page 3 "
-           "holds "
-           "parts   r1/3: of rank 1   +1 deferred   ~2 in flight   ! races, misuses";
+           "holds parts   r1/3: of rank 1   +1 deferred   ~2 in flight   ! races, misuses";
   }
 
   std::string heading() const override { return "GPU | CPU | transfers"; }

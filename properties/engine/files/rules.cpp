@@ -41,9 +41,8 @@ constexpr Invariant kInvariants[] = {
      "layer (ExampleConnector)"},
     {"files.4", "a_fill_covers_what_counts_as_computed",
      "a step fills for requests that it admits; where a fill has all tokens that count as "
-     "computed, "
-     "and always where the request does not read the cache, each of them holds a dummy in every "
-     "layer (DecodeBenchConnector)"},
+     "computed, and always where the request does not read the cache, each of them holds a dummy "
+     "in every layer (DecodeBenchConnector)"},
     {"files.5", "slots_change_where_a_step_writes",
      "slots change only as a step comes back, and only in blocks that it computes, loads or fills"},
     {"files.6", "workers_do_what_they_are_told",

@@ -56,8 +56,7 @@ constexpr Invariant kInvariants[] = {
      "all ranks have it; what a consumer reads over NIXL comes in addition"},
     {"on_device.7", "a_drained_engine_is_at_rest",
      "after a drain no step, transfer or request is left, and no block is held, on the GPU, but "
-     "for "
-     "another engine or by what it reads, or by the simple connector on the CPU"},
+     "for another engine or by what it reads, or by the simple connector on the CPU"},
     {"on_device.8", "what_is_cached_is_there",
      "after a drain each GPU block and each CPU block of the simple connector with a key holds, on "
      "each rank, the KV of the tokens that the key names"},
