@@ -27,9 +27,6 @@ enum class ErrorCode : std::uint8_t {
   kMissingHash,      ///< the request has no hash for that block yet
   kAlreadyHashed,    ///< the block carries a hash, or is listed twice
   kDoubleFree,  ///< a block would be released more often than it is held, or would be queued twice
-  kQueueEmpty,  ///< fewer blocks are queued than are to be popped
-  kNotQueued,   ///< the block is not in the queue
-  kAlreadyQueued,      ///< the block is in the queue already, or is listed twice
   kAlreadyDeclared,    ///< a request of that name was declared before
   kAlreadyAllocated,   ///< the request holds blocks, or was computed in part
   kNotAllocated,       ///< the request holds no blocks
@@ -75,9 +72,6 @@ constexpr auto words_of(ErrorCode) {
       "missing_hash",
       "already_hashed",
       "double_free",
-      "queue_empty",
-      "not_queued",
-      "already_queued",
       "already_declared",
       "already_allocated",
       "not_allocated",

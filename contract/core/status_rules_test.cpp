@@ -36,9 +36,6 @@ TEST(ErrorCode, NamesStandForTheirCodes) {
   EXPECT_EQ(to_text(ErrorCode::kMissingHash), "missing_hash");
   EXPECT_EQ(to_text(ErrorCode::kAlreadyHashed), "already_hashed");
   EXPECT_EQ(to_text(ErrorCode::kDoubleFree), "double_free");
-  EXPECT_EQ(to_text(ErrorCode::kQueueEmpty), "queue_empty");
-  EXPECT_EQ(to_text(ErrorCode::kNotQueued), "not_queued");
-  EXPECT_EQ(to_text(ErrorCode::kAlreadyQueued), "already_queued");
 }
 
 TEST(ErrorCode, UnknownNamesGiveNothing) {

@@ -75,26 +75,6 @@ struct CacheFullBlocksArgs {
   std::optional<std::span<const std::uint8_t>> block_mask;
 };
 
-/// BlockHashToBlockMap: packed key -> the blocks that carry it, in the order of their insertion.
-///
-/// For ids 0 .. num_blocks-1 and keys of at most key_bytes_max bytes. A block has one key at most.
-///   get_one_block(key)   the first inserted surviving block; nothing if the key is absent
-///   insert(key, block)   duplicates of a key are kept side by side, never merged
-///                        Errors: kUnknownBlock, kAlreadyHashed (the block is in the map)
-///   pop(key, block)      true if the block carried this key and was removed; false leaves the map
-///                        as it was
-///   size                 counts keys, not blocks
-template <class M>
-concept BlockHashToBlockMap = std::copyable<M> &&
-    std::constructible_from<M, std::uint32_t, std::size_t> &&
-    requires(M map, const M& const_map, std::string_view key, BlockId block) {
-  { const_map.get_one_block(key) } -> std::same_as<std::optional<BlockId>>;
-  { map.insert(key, block) } -> std::same_as<ErrorCode>;
-  { map.pop(key, block) } -> std::same_as<bool>;
-  { map.clear() } -> std::same_as<void>;
-  { const_map.size() } -> std::same_as<std::uint32_t>;
-};
-
 /// BlockPool: blocks, free queue, prefix cache and event log. Costs are those of `optimized/`;
 /// n is the length of the list that is passed.
 ///

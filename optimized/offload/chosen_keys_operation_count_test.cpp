@@ -69,10 +69,10 @@ Probes probes_of_map(const Keys& keys, const TableSecret& secret) {
   BlockHashToBlockMap map(kNumKeys, keys[0].size(), secret);
   Probes probes;
   for (BlockId i = 0; i < kNumKeys; ++i) {
-    probes.count([&] { EXPECT_EQ(map.insert(keys[i], i), ErrorCode::kNone); });
+    probes.count([&] { map.insert(PackedKeyView(keys[i]), i); });
   }
   for (BlockId i = 0; i < kNumKeys; ++i) {
-    probes.count([&] { EXPECT_EQ(map.get_one_block(keys[i]), std::optional<BlockId>(i)); });
+    probes.count([&] { EXPECT_EQ(map.get_one_block(PackedKeyView(keys[i])), i); });
   }
   return probes;
 }

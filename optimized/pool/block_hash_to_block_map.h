@@ -16,17 +16,15 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "contract/core/check.h"
 #include "contract/core/limits.h"
 #include "contract/core/state_digest.h"
-#include "contract/core/status.h"
 #include "contract/core/table_secret.h"
 #include "contract/core/types.h"
-#include "contract/pool/block_pool.h"
+#include "contract/pool/block_hash.h"
 #include "optimized/base/keyed_hash.h"
 
 namespace kvfence::optimized {
@@ -79,27 +77,6 @@ class BlockHashToBlockMap {
                   "a key's length is 16 bits");
   }
 
-  /// Cost: O(1) expected; no allocation.
-  std::optional<BlockId> get_one_block(std::string_view key) const {
-    const BlockId block = get_one_block(PackedKeyView(key));
-    if (block == kNoBlock) return std::nullopt;
-    return block;
-  }
-
-  /// Requires: key is not empty and not longer than key_bytes_max.
-  ErrorCode insert(std::string_view key, BlockId block) {
-    KVFENCE_CHECK(!key.empty(), "the empty key stands for no key");
-    if (block >= entries_.size()) return ErrorCode::kUnknownBlock;
-    if (entries_[block].role != Role::kNone) return ErrorCode::kAlreadyHashed;
-    insert(PackedKeyView(key), block);
-    return ErrorCode::kNone;
-  }
-
-  bool pop(std::string_view key, BlockId block) {
-    if (block >= entries_.size() || key.empty() || key_of(block) != key) return false;
-    return erase(block);
-  }
-
   /// Cost: O(1) if the map is empty, else O(num_blocks).
   void clear() {
     if (empty()) return;
@@ -109,15 +86,14 @@ class BlockHashToBlockMap {
     num_hashed_blocks_ = 0;
   }
 
+  /// Of keys.
   std::uint32_t size() const { return num_keys_; }
-
-  // What follows is for the pool, which has checked its arguments.
 
   static constexpr BlockId kNoBlock = 0xFFFF'FFFF;
 
   bool empty() const { return num_hashed_blocks_ == 0; }
 
-  /// The first inserted surviving block of a key, or kNoBlock.
+  /// The first inserted surviving block of a key, or kNoBlock. Cost: O(1) expected; no allocation.
   [[gnu::always_inline]] BlockId get_one_block(const PackedKeyView& key) const {
     const std::uint32_t tag = tag_of(key);
     for (std::size_t index = tag & slot_mask_;; index = (index + 1) & slot_mask_) {
@@ -127,7 +103,7 @@ class BlockHashToBlockMap {
     }
   }
 
-  /// Requires: the block carries no key.
+  /// Requires: the block carries no key; the key is not empty.
   void insert(const PackedKeyView& key, BlockId block) {
     KVFENCE_CHECK(key.size() <= key_bytes_max_, "a key longer than the map was built for");
     const std::uint32_t tag = tag_of(key);
@@ -305,7 +281,5 @@ class BlockHashToBlockMap {
   std::vector<Slot> slots_;
   std::size_t slot_mask_;
 };
-
-static_assert(kvfence::BlockHashToBlockMap<BlockHashToBlockMap>);
 
 }  // namespace kvfence::optimized

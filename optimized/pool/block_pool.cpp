@@ -178,10 +178,6 @@ void BlockPool::log_block_removed(std::string_view key) {
 
 void BlockPool::set_hash(BlockId block, const PackedKeyView& key) {
   map_.insert(key, block);
-  mark_hashed(block);
-}
-
-void BlockPool::mark_hashed(BlockId block) {
   std::uint32_t& word = queue_.word(block);
   if (word < kOneRef) ++num_cached_blocks_;
   word |= kHashed;
@@ -270,9 +266,11 @@ ErrorCode BlockPool::take_sink_blocks(std::uint32_t num_blocks) {
 }
 
 ErrorCode BlockPool::cache_block(BlockId block, std::string_view key) {
-  const ErrorCode error = map_.insert(key, block);
-  if (error == ErrorCode::kNone) mark_hashed(block);
-  return error;
+  KVFENCE_CHECK(config_.enable_caching && !key.empty(), "a key, in a pool that caches");
+  if (block >= config_.num_gpu_blocks) return ErrorCode::kUnknownBlock;
+  if ((queue_.word(block) & kHashed) != 0) return ErrorCode::kAlreadyHashed;
+  set_hash(block, PackedKeyView(key));
+  return ErrorCode::kNone;
 }
 
 double BlockPool::get_usage() const {

@@ -115,7 +115,6 @@ class BlockPool {
   void log_block_stored(const CacheFullBlocksArgs& args);
   void log_block_removed(std::string_view key);
   void set_hash(BlockId block, const PackedKeyView& key);
-  void mark_hashed(BlockId block);
   bool unset_hash(BlockId block);
   void evict(BlockId block);
   void evict_popped(std::span<const BlockId> blocks);

@@ -3,13 +3,11 @@
 #include <algorithm>
 
 #include "contract/core/check.h"
-#include "contract/pool/block_hash.h"
 
 namespace kvfence::reference {
 
 BlockHashToBlockMap::BlockHashToBlockMap(std::uint32_t num_blocks, std::size_t key_bytes_max)
-    : num_blocks_(num_blocks),
-      key_bytes_max_(key_bytes_max),
+    : key_bytes_max_(key_bytes_max),
       keys_(num_blocks * key_bytes_max, '\0'),
       key_sizes_(num_blocks, 0) {}
 
@@ -22,24 +20,12 @@ std::optional<BlockId> BlockHashToBlockMap::get_one_block(std::string_view key) 
   return std::nullopt;
 }
 
-// Source: vLLM v0.19.0 v1/core/block_pool.py BlockPool.get_cached_block
-std::optional<BlockId> BlockHashToBlockMap::get_one_block(BlockHashView hash,
-                                                          GroupId group_id) const {
-  for (const BlockId block : entries_) {
-    const std::string_view key = key_of(block);
-    if (get_block_hash(key) == hash && get_group_id(key) == group_id) return block;
-  }
-  return std::nullopt;
-}
-
 // The block joins after the last one of its key: content duplicates are kept, never merged.
 // Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.insert
-ErrorCode BlockHashToBlockMap::insert(std::string_view key, BlockId block) {
-  if (block >= num_blocks_) return ErrorCode::kUnknownBlock;
-  if (std::find(entries_.begin(), entries_.end(), block) != entries_.end()) {
-    return ErrorCode::kAlreadyHashed;
-  }
+void BlockHashToBlockMap::insert(std::string_view key, BlockId block) {
+  KVFENCE_CHECK(!key.empty(), "the empty key stands for no key");
   KVFENCE_CHECK(key.size() <= key_bytes_max_, "a key is longer than the map was built for");
+  KVFENCE_CHECK(key_of(block).empty(), "a block with a key gets another one");
 
   auto place = entries_.end();
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
@@ -48,20 +34,20 @@ ErrorCode BlockHashToBlockMap::insert(std::string_view key, BlockId block) {
   entries_.insert(place, block);
   key.copy(&keys_[block * key_bytes_max_], key.size());
   key_sizes_[block] = key.size();
-  return ErrorCode::kNone;
 }
 
-// Only the block that carries this very key is taken out; its duplicates stay.
+// Only this very block is taken out; the duplicates of its key stay.
 // Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.pop
-bool BlockHashToBlockMap::pop(std::string_view key, BlockId block) {
-  const auto entry = std::find(entries_.begin(), entries_.end(), block);
-  if (entry == entries_.end() || key_of(block) != key) return false;
-  entries_.erase(entry);
-  return true;
+void BlockHashToBlockMap::pop(BlockId block) {
+  KVFENCE_CHECK(std::erase(entries_, block) == 1, "a block without a key leaves the map");
+  key_sizes_[block] = 0;
 }
 
 // Source: vLLM v0.19.0 v1/core/block_pool.py BlockPool.reset_prefix_cache (takes a fresh map)
-void BlockHashToBlockMap::clear() { entries_.clear(); }
+void BlockHashToBlockMap::clear() {
+  entries_.clear();
+  key_sizes_.assign(key_sizes_.size(), 0);
+}
 
 // Keys, not blocks: equal keys stand side by side, so a key is counted where it begins.
 // Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.__len__

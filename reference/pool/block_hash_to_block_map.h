@@ -3,8 +3,8 @@
 /// The prefix cache as a list of blocks that is scanned for a key.
 ///
 /// Invariant: blocks of equal keys stand side by side in the list, in the order in which they were
-/// inserted. The order of different keys means nothing. The rules of each function stand in
-/// contract/pool/block_pool.h.
+/// inserted. The order of different keys means nothing. A block has one key at most, and none if it
+/// is not in the list.
 /// Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.
 
 #include <cstddef>
@@ -15,9 +15,7 @@
 #include <vector>
 
 #include "contract/core/state_digest.h"
-#include "contract/core/status.h"
 #include "contract/core/types.h"
-#include "contract/pool/block_pool.h"
 
 namespace kvfence::reference {
 
@@ -27,24 +25,21 @@ class BlockHashToBlockMap {
 
   /// Cost of all that follows: O(blocks in the map); no allocation once the list has its capacity.
   std::optional<BlockId> get_one_block(std::string_view key) const;
-  /// Of the key that these two make.
-  std::optional<BlockId> get_one_block(BlockHashView hash, GroupId group_id) const;
-
-  /// Requires: key.size() <= key_bytes_max
-  ErrorCode insert(std::string_view key, BlockId block);
-  bool pop(std::string_view key, BlockId block);
+  /// Requires: block < num_blocks and has no key; key.size() in 1 .. key_bytes_max
+  void insert(std::string_view key, BlockId block);
+  /// Requires: the block has a key
+  void pop(BlockId block);
   void clear();
-  std::uint32_t size() const;
+  std::uint32_t size() const;  ///< of keys
+
+  /// Empty: none. Requires: block < num_blocks. The view holds until the next insert.
+  std::string_view key_of(BlockId block) const;
 
   /// Takes in the whole state in canonical form: what decides later answers, not the history that
   /// led to it, such as the order of different keys.
   void add_to(StateHash& hash) const;
 
  private:
-  /// The key that the block was inserted with. Requires: the block is in the map.
-  std::string_view key_of(BlockId block) const;
-
-  std::uint32_t num_blocks_;
   std::size_t key_bytes_max_;
   std::vector<BlockId> entries_;  ///< the blocks in the map
   /// Keys by block id, flat so that a scan runs over contiguous memory: [num_blocks][key_bytes_max]
@@ -54,5 +49,3 @@ class BlockHashToBlockMap {
 };
 
 }  // namespace kvfence::reference
-
-static_assert(kvfence::BlockHashToBlockMap<kvfence::reference::BlockHashToBlockMap>);

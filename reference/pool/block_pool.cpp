@@ -20,23 +20,20 @@ bool passed_over(const CacheFullBlocksArgs& args, std::size_t index) {
 
 }  // namespace
 
-// All blocks are free except the null block, which is the first one popped.
+// All blocks are free, in ascending order, except the null block.
 // Source: vLLM v0.19.0 v1/core/block_pool.py BlockPool.__init__
 BlockPool::BlockPool(const BlockPoolConfig& config)
     : config_(config),
-      blocks_(config.num_gpu_blocks),
-      free_block_queue_(config.num_gpu_blocks),
+      ref_cnts_(config.num_gpu_blocks, 0),
       cached_block_hash_to_block_(config.num_gpu_blocks, config.key_bytes_max()) {
   KVFENCE_CHECK(config.num_gpu_blocks >= 1 && config.num_gpu_blocks <= limits::kBlocksMax,
                 "num_gpu_blocks is out of bounds");
   KVFENCE_CHECK(
       config.max_block_size > 0 && config.max_block_size % config.hash.hash_block_size == 0,
       "max_block_size is no positive multiple of hash_block_size");
-  for (BlockId id = 0; id < config.num_gpu_blocks; ++id) blocks_[id].block_id = id;
-
-  BlockId null_block = kNullBlockId;
-  free_block_queue_.popleft(null_block);
-  KVFENCE_CHECK(null_block == kNullBlockId, "the null block was not at the head");
+  for (BlockId id = kNullBlockId + 1; id < config.num_gpu_blocks; ++id) {
+    free_block_queue_.push_back(id);
+  }
 }
 
 // One block for each group, or nothing. Nothing is touched.
@@ -45,8 +42,8 @@ bool BlockPool::get_cached_block(BlockHashView hash, std::span<const GroupId> gr
                                  std::span<BlockId> out) const {
   KVFENCE_CHECK(out.size() == group_ids.size(), "get_cached_block wants one place for each group");
   for (std::size_t i = 0; i < group_ids.size(); ++i) {
-    const std::optional<BlockId> block =
-        cached_block_hash_to_block_.get_one_block(hash, group_ids[i]);
+    const std::optional<BlockId> block = cached_block_hash_to_block_.get_one_block(
+        make_block_hash_with_group_id(hash, group_ids[i]));
     if (!block) return false;
     out[i] = *block;
   }
@@ -55,31 +52,34 @@ bool BlockPool::get_cached_block(BlockHashView hash, std::span<const GroupId> gr
 
 // From the head of the queue, in order; a block that still carries a hash is evicted at this
 // moment.
-// Source: vLLM v0.19.0 v1/core/block_pool.py get_new_blocks
+// Source: vLLM v0.19.0 v1/core/block_pool.py get_new_blocks; v1/core/kv_cache_utils.py
+// FreeKVCacheBlockQueue.popleft_n
 ErrorCode BlockPool::get_new_blocks(std::span<BlockId> out) {
-  if (free_block_queue_.popleft_n(out) != ErrorCode::kNone) return ErrorCode::kNoFreeBlocks;
+  if (out.size() > free_block_queue_.size()) return ErrorCode::kNoFreeBlocks;
+  const auto begin = free_block_queue_.begin();
+  const auto end = begin + static_cast<std::ptrdiff_t>(out.size());
+  std::copy(begin, end, out.begin());
+  free_block_queue_.erase(begin, end);
   for (const BlockId id : out) {
-    KVCacheBlock& block = blocks_[id];
-    if (config_.enable_caching) maybe_evict_cached_block(block);
-    KVFENCE_CHECK(block.ref_cnt == 0, "a queued block was referenced");
-    block.ref_cnt = 1;
+    if (config_.enable_caching) maybe_evict_cached_block(id);
+    KVFENCE_CHECK(ref_cnts_[id] == 0, "a queued block was referenced");
+    ref_cnts_[id] = 1;
   }
   return ErrorCode::kNone;
 }
 
 // ref_cnt rises by one each time a block is listed; from 0 it also leaves the queue. The hash
 // stays.
-// Source: vLLM v0.19.0 v1/core/block_pool.py touch
+// Source: vLLM v0.19.0 v1/core/block_pool.py touch; v1/core/kv_cache_utils.py
+// FreeKVCacheBlockQueue.remove
 ErrorCode BlockPool::touch(std::span<const BlockId> blocks) {
   if (!all_known(blocks)) return ErrorCode::kUnknownBlock;
   for (const BlockId id : blocks) {
-    KVCacheBlock& block = blocks_[id];
-    if (block.is_null()) continue;
-    if (block.ref_cnt == 0) {
-      const ErrorCode removed = free_block_queue_.remove(id);
-      KVFENCE_CHECK(removed == ErrorCode::kNone, "an unreferenced block was not queued");
+    if (id == kNullBlockId) continue;
+    if (ref_cnts_[id] == 0) {
+      KVFENCE_CHECK(std::erase(free_block_queue_, id) == 1, "an unreferenced block was not queued");
     }
-    ++block.ref_cnt;
+    ++ref_cnts_[id];
   }
   return ErrorCode::kNone;
 }
@@ -98,10 +98,8 @@ ErrorCode BlockPool::cache_full_blocks(const CacheFullBlocksArgs& args) {
   const BlockHashListView hashes = args.request.block_hashes(args.block_size);
   for (std::size_t i = args.num_cached_blocks; i < args.num_full_blocks; ++i) {
     if (passed_over(args, i)) continue;
-    KVCacheBlock& block = blocks_[args.blocks[i]];
-    block.block_hash = make_block_hash_with_group_id(hashes[i], args.kv_cache_group_id);
-    const ErrorCode inserted = cached_block_hash_to_block_.insert(block.block_hash, block.block_id);
-    KVFENCE_CHECK(inserted == ErrorCode::kNone, "a block without a hash was in the map");
+    cached_block_hash_to_block_.insert(
+        make_block_hash_with_group_id(hashes[i], args.kv_cache_group_id), args.blocks[i]);
   }
   if (config_.enable_kv_cache_events) kv_event_queue_.emplace_back(block_stored(args));
   return ErrorCode::kNone;
@@ -132,7 +130,7 @@ ErrorCode BlockPool::check_cache_full_blocks(const CacheFullBlocksArgs& args) co
 
   for (std::size_t i = args.num_cached_blocks; i < args.num_full_blocks; ++i) {
     if (passed_over(args, i)) continue;
-    if (blocks_[args.blocks[i]].has_hash()) return ErrorCode::kAlreadyHashed;
+    if (has_hash(args.blocks[i])) return ErrorCode::kAlreadyHashed;
     for (std::size_t earlier = args.num_cached_blocks; earlier < i; ++earlier) {
       if (args.blocks[earlier] == args.blocks[i] && !passed_over(args, earlier)) {
         return ErrorCode::kAlreadyHashed;
@@ -178,31 +176,32 @@ BlockStored BlockPool::block_stored(const CacheFullBlocksArgs& args) const {
 
 // Two phases: first every ref_cnt falls; then those at 0 join the queue, in the given order. Hashes
 // stay.
-// Source: vLLM v0.19.0 v1/core/block_pool.py free_blocks; prepend: v0.23.0, the same function.
-// kDoubleFree: ours
+// Source: vLLM v0.19.0 v1/core/block_pool.py free_blocks; v1/core/kv_cache_utils.py
+// FreeKVCacheBlockQueue.append_n; prepend: v0.23.0, the same functions. kDoubleFree: ours
 ErrorCode BlockPool::free_blocks(std::span<const BlockId> blocks, FreeTo to) {
   if (to == FreeTo::kHead && !config_.rules.free_blocks_prepend) return ErrorCode::kNotInProfile;
   if (!all_known(blocks)) return ErrorCode::kUnknownBlock;
   for (const BlockId id : blocks) {
-    if (blocks_[id].is_null()) continue;
+    if (id == kNullBlockId) continue;
     const auto num_listed = static_cast<std::size_t>(std::count(blocks.begin(), blocks.end(), id));
-    const std::uint32_t ref_cnt = blocks_[id].ref_cnt;
-    const bool falls_below_0 = ref_cnt < num_listed;
-    const bool queued_twice = ref_cnt == num_listed && num_listed > 1;
+    const bool falls_below_0 = ref_cnts_[id] < num_listed;
+    const bool queued_twice = ref_cnts_[id] == num_listed && num_listed > 1;
     if (falls_below_0 || queued_twice) return ErrorCode::kDoubleFree;
   }
 
   for (const BlockId id : blocks) {
-    if (!blocks_[id].is_null()) --blocks_[id].ref_cnt;
+    if (id != kNullBlockId) --ref_cnts_[id];
   }
   std::vector<BlockId> freed;
   freed.reserve(blocks.size());
   for (const BlockId id : blocks) {
-    if (!blocks_[id].is_null() && blocks_[id].ref_cnt == 0) freed.push_back(id);
+    if (id != kNullBlockId && ref_cnts_[id] == 0) freed.push_back(id);
   }
-  const ErrorCode joined =
-      to == FreeTo::kHead ? free_block_queue_.prepend_n(freed) : free_block_queue_.append_n(freed);
-  KVFENCE_CHECK(joined == ErrorCode::kNone, "a referenced block was queued");
+  std::vector<BlockId>& queue = free_block_queue_;
+  KVFENCE_CHECK(
+      std::find_first_of(queue.begin(), queue.end(), freed.begin(), freed.end()) == queue.end(),
+      "a referenced block was queued");
+  queue.insert(to == FreeTo::kHead ? queue.begin() : queue.end(), freed.begin(), freed.end());
   return ErrorCode::kNone;
 }
 
@@ -210,25 +209,23 @@ ErrorCode BlockPool::free_blocks(std::span<const BlockId> blocks, FreeTo to) {
 // Source: vLLM v0.19.0 v1/core/block_pool.py evict_blocks (iterates a set: the order is ours)
 ErrorCode BlockPool::evict_blocks(std::span<const BlockId> blocks) {
   if (!all_known(blocks)) return ErrorCode::kUnknownBlock;
-  for (const BlockId id : blocks) maybe_evict_cached_block(blocks_[id]);
+  for (const BlockId id : blocks) maybe_evict_cached_block(id);
   return ErrorCode::kNone;
 }
 
-// A block with a hash loses it, in the map and in itself, and one event says so. The null block
-// never has one.
+// A block with a hash loses it, and one event says so. The null block never has one.
 // Source: vLLM v0.19.0 v1/core/block_pool.py _maybe_evict_cached_block; group_idx: v0.23.0, the
 // same function
-void BlockPool::maybe_evict_cached_block(KVCacheBlock& block) {
-  if (!block.has_hash()) return;
-  const bool popped = cached_block_hash_to_block_.pop(block.block_hash, block.block_id);
-  KVFENCE_CHECK(popped, "a block with a hash was not in the map");
+void BlockPool::maybe_evict_cached_block(BlockId block) {
+  const std::string_view key = cached_block_hash_to_block_.key_of(block);
+  if (key.empty()) return;
   if (config_.enable_kv_cache_events) {
     BlockRemoved event;
-    event.block_hash = get_block_hash(block.block_hash);
-    if (config_.rules.events_carry_group) event.group_idx = get_group_id(block.block_hash);
+    event.block_hash = get_block_hash(key);
+    if (config_.rules.events_carry_group) event.group_idx = get_group_id(key);
     kv_event_queue_.emplace_back(std::move(event));
   }
-  block.block_hash.clear();
+  cached_block_hash_to_block_.pop(block);
 }
 
 // Only if nothing but the null block is referenced. The order of the queue stays.
@@ -237,7 +234,6 @@ bool BlockPool::reset_prefix_cache() {
   const std::uint32_t num_used_blocks = config_.num_gpu_blocks - get_num_free_blocks();
   if (num_used_blocks != 1) return false;
   cached_block_hash_to_block_.clear();
-  for (KVCacheBlock& block : blocks_) block.block_hash.clear();
   if (config_.enable_kv_cache_events) kv_event_queue_.emplace_back(AllBlocksCleared{});
   return true;
 }
@@ -252,9 +248,9 @@ void BlockPool::take_events(std::vector<KVCacheEvent>& out) {
 // The blocks are not even evicted: they leave the queue before anything was cached.
 // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py SinkFullAttentionManager.__init__
 ErrorCode BlockPool::take_sink_blocks(std::uint32_t num_blocks) {
-  std::vector<BlockId> blocks(num_blocks);
-  const ErrorCode popped = free_block_queue_.popleft_n(blocks);
-  return popped == ErrorCode::kNone ? ErrorCode::kNone : ErrorCode::kNoFreeBlocks;
+  if (num_blocks > free_block_queue_.size()) return ErrorCode::kNoFreeBlocks;
+  free_block_queue_.erase(free_block_queue_.begin(), free_block_queue_.begin() + num_blocks);
+  return ErrorCode::kNone;
 }
 
 // Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py get_one_block
@@ -265,14 +261,14 @@ std::optional<BlockId> BlockPool::find_key(std::string_view key) const {
 // Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py _process_store_completion
 void BlockPool::set_key(BlockId block, std::string_view key) {
   KVFENCE_CHECK(!config_.enable_kv_cache_events, "a key from outside has no event");
-  KVFENCE_CHECK(ref_cnt(block) > 0 && !blocks_[block].has_hash(), "a held block without a key");
-  blocks_[block].block_hash = key;
-  const ErrorCode inserted = cached_block_hash_to_block_.insert(key, block);
-  KVFENCE_CHECK(inserted == ErrorCode::kNone, "a block without a hash was in the map");
+  KVFENCE_CHECK(ref_cnt(block) > 0 && !has_hash(block), "a held block without a key");
+  cached_block_hash_to_block_.insert(key, block);
 }
 
 // Source: vLLM v0.19.0 v1/core/block_pool.py get_num_free_blocks
-std::uint32_t BlockPool::get_num_free_blocks() const { return free_block_queue_.num_free_blocks(); }
+std::uint32_t BlockPool::get_num_free_blocks() const {
+  return static_cast<std::uint32_t>(free_block_queue_.size());
+}
 
 // The null block is not counted.
 // Source: vLLM v0.19.0 v1/core/block_pool.py get_usage
@@ -286,40 +282,34 @@ std::uint32_t BlockPool::num_cached_keys() const { return cached_block_hash_to_b
 
 // Source: ours (contract/pool/block_pool.h)
 BlockCounts BlockPool::block_counts() const {
-  std::vector<BlockId> free_blocks;
-  get_all_free_blocks(free_blocks);
   BlockCounts counts;
   counts.referenced = config_.num_gpu_blocks - get_num_free_blocks();
-  for (const BlockId id : free_blocks) ++(blocks_[id].has_hash() ? counts.cached : counts.empty);
+  for (const BlockId id : free_block_queue_) ++(has_hash(id) ? counts.cached : counts.empty);
   return counts;
 }
 
 std::uint32_t BlockPool::ref_cnt(BlockId block) const {
-  KVFENCE_CHECK(block < blocks_.size(), "no such block");
-  return blocks_[block].ref_cnt;
+  KVFENCE_CHECK(block < ref_cnts_.size(), "no such block");
+  return ref_cnts_[block];
 }
 
 std::string_view BlockPool::block_key(BlockId block) const {
-  KVFENCE_CHECK(block < blocks_.size(), "no such block");
-  return blocks_[block].block_hash;
+  KVFENCE_CHECK(block < ref_cnts_.size(), "no such block");
+  return cached_block_hash_to_block_.key_of(block);
 }
 
-void BlockPool::get_all_free_blocks(std::vector<BlockId>& out) const {
-  free_block_queue_.get_all_free_blocks(out);
-}
+void BlockPool::get_all_free_blocks(std::vector<BlockId>& out) const { out = free_block_queue_; }
 
 // Source: ours
 void BlockPool::add_to(StateHash& hash) const {
-  hash.add(blocks_);
-  hash.add(free_block_queue_);
-  hash.add(cached_block_hash_to_block_);
-  hash.add(kv_event_queue_);
+  hash.add_kept(free_block_queue_);
+  hash.add_all(ref_cnts_, cached_block_hash_to_block_, kv_event_queue_);
 }
 
 // Source: vLLM v0.19.0 v1/core/block_pool.py evict_blocks (asserts it there, and only there)
 bool BlockPool::all_known(std::span<const BlockId> blocks) const {
   return std::all_of(blocks.begin(), blocks.end(),
-                     [this](BlockId block) { return block < blocks_.size(); });
+                     [this](BlockId block) { return block < ref_cnts_.size(); });
 }
 
 }  // namespace kvfence::reference

@@ -14,8 +14,6 @@
 #include "contract/core/state_digest.h"
 #include "contract/pool/block_pool.h"
 #include "reference/pool/block_hash_to_block_map.h"
-#include "reference/pool/free_kv_cache_block_queue.h"
-#include "reference/pool/kv_cache_block.h"
 
 namespace kvfence::reference {
 
@@ -66,14 +64,15 @@ class BlockPool {
 
  private:
   bool all_known(std::span<const BlockId> blocks) const;
+  bool has_hash(BlockId block) const { return !cached_block_hash_to_block_.key_of(block).empty(); }
   ErrorCode check_cache_full_blocks(const CacheFullBlocksArgs& args) const;
   /// What a call of cache_full_blocks reports. Requires: the call was checked.
   BlockStored block_stored(const CacheFullBlocksArgs& args) const;
-  void maybe_evict_cached_block(KVCacheBlock& block);
+  void maybe_evict_cached_block(BlockId block);
 
   BlockPoolConfig config_;
-  std::vector<KVCacheBlock> blocks_;  ///< by id
-  FreeKVCacheBlockQueue free_block_queue_;
+  std::vector<std::uint32_t> ref_cnts_;    ///< by id; not maintained for the null block: it stays 0
+  std::vector<BlockId> free_block_queue_;  ///< head first: in the order of eviction
   BlockHashToBlockMap cached_block_hash_to_block_;
   std::vector<KVCacheEvent> kv_event_queue_;  ///< oldest first
 };
