@@ -119,12 +119,10 @@ struct PolicyLists {
 ///     first. ARC, one after the other, with v = |T1| less the ones chosen there: if v >= floor of
 ///     target, the oldest of T1; if not, or if T1 has none, the oldest of T2; if T2 has none, all
 ///     is refused (without the rule arc_refuses_with_idle_t1, T1 is looked through before). The
-///     chosen of
-///     T1 go to the end of B1, of T2 to B2, in the order of choice; then B1 and B2 lose their
-///     oldest until each has at most capacity keys. out is appended to, in the order of choice.
-///     num_blocks == 0: nothing happens.
-///     Cost of the optimized side: O(num_blocks + protected + what has to be skipped), where a
-///     block that is not idle is skipped once for each time that it stops being idle.
+///     chosen of T1 go to the end of B1, of T2 to B2, in the order of choice; then B1 and B2 lose
+///     their oldest until each has at most capacity keys. out is appended to, in the order of
+///     choice. num_blocks == 0: nothing happens.
+///     Cost of the optimized side: O(num_blocks + protected).
 ///
 /// clear()
 ///     As built. Source: vLLM v0.23.0.
