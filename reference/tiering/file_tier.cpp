@@ -13,31 +13,27 @@ std::string folder_of(const std::string& path) { return path.substr(0, path.rfin
 }  // namespace
 
 /// Source: fs/manager.py lookup.
-LookupResult FileTier::lookup(OffloadKeyView key, const RequestContext&) {
+LookupResult FileTier::lookup(OffloadKeyView key) {
   if (is_doubtful(key)) return LookupResult::kMiss;
   if (fails(FileOperation::kSize) != 0) return LookupResult::kMiss;
   return has_right_sized_file(key) ? LookupResult::kHit : LookupResult::kMiss;
 }
 
-/// Source: fs/manager.py submit_store.
-void FileTier::submit_store(const TierJob& job) { run(job, &FileTier::store_block); }
-
-/// Source: fs/manager.py submit_load.
-void FileTier::submit_load(const TierJob& job) { run(job, &FileTier::load_block); }
-
-/// All of its blocks, whichever fail. Source: fs/thread_pool.py JobState.
-void FileTier::run(const TierJob& job, bool (FileTier::*do_block)(OffloadKeyView, SlotId)) {
+/// All of its blocks, whichever fail.
+/// Source: fs/manager.py submit_store, submit_load; fs/thread_pool.py JobState.
+bool FileTier::run(const TierJob& job, bool (FileTier::*do_block)(OffloadKeyView, SlotId)) {
   const bool fits = job.keys.size() <= config_.max_queued_blocks;
   bool success = fits;
   for (std::size_t i = 0; fits && i < job.keys.size(); ++i) {
     success = (this->*do_block)(job.keys[i], job.slots[i]) && success;
   }
-  finished_.push_back({job.job_id, success});
+  return success;
 }
 
-void FileTier::get_finished_jobs(std::vector<JobResult>& out) {
-  out.insert(out.end(), finished_.begin(), finished_.end());
-  finished_.clear();
+void FileTier::restart(bool overtaken) {
+  end();
+  if (overtaken) act_as_writer(0, WriterAct::kClaims);
+  open();
 }
 
 /// Source: ours.
@@ -50,7 +46,6 @@ void FileTier::end() {
 
 void FileTier::open() {
   doubtful_.clear();
-  finished_.clear();
   has_temporary_left_ = false;
   become_writer();
   if (number_) write_run_config();
@@ -137,16 +132,16 @@ void FileTier::act_as_writer(std::uint32_t number, WriterAct act) {
   }
 }
 
-std::vector<std::string> FileTier::writers() const {
-  std::vector<std::string> names;
-  for (std::uint32_t number : lock_files_) names.push_back(std::to_string(number) + ".lock");
-  for (std::uint32_t number : temporary_files_) names.push_back(std::to_string(number) + ".tmp");
-  for (std::uint32_t number : strays_) names.push_back(std::to_string(number) + "x.tmp");
-  std::sort(names.begin(), names.end());
-  return names;
+const std::vector<std::string>& FileTier::writers() {
+  writers_.clear();
+  for (std::uint32_t number : lock_files_) writers_.push_back(std::to_string(number) + ".lock");
+  for (std::uint32_t number : temporary_files_) writers_.push_back(std::to_string(number) + ".tmp");
+  for (std::uint32_t number : strays_) writers_.push_back(std::to_string(number) + "x.tmp");
+  std::sort(writers_.begin(), writers_.end());
+  return writers_;
 }
 
-void FileTier::add_file(OffloadKeyView key, std::span<const std::byte> block) {
+void FileTier::add(OffloadKeyView key, std::span<const std::byte> block) {
   const auto is_dead = [this](std::uint32_t number) {
     return number < kWritersMax && number != number_ && !others_.contains(number);
   };
@@ -158,37 +153,34 @@ void FileTier::add_file(OffloadKeyView key, std::span<const std::byte> block) {
   write_whole_file(key, block);
 }
 
-void FileTier::delete_file(OffloadKeyView key) { files_.erase(OffloadKey(key)); }
-
 void FileTier::flip_bit(OffloadKeyView key, std::uint64_t bit) {
+  if (!has_file(key) || file_bytes(key) == 0) return;
   File& file = files_.at(OffloadKey(key));
+  bit %= 8 * file.num_bytes;
   if (file.flipped_bits.erase(bit) == 0) file.flipped_bits.insert(bit);
 }
 
 void FileTier::resize_file(OffloadKeyView key, std::uint64_t bytes) {
+  if (!has_file(key)) return;
   KVFENCE_CHECK(bytes != right_size(), "what a resized file holds is not modelled");
   files_.at(OffloadKey(key)).num_bytes = bytes;
 }
 
 void FileTier::copy_file(OffloadKeyView from, OffloadKeyView to) {
+  if (!has_file(from)) return;
   const File copy = files_.at(OffloadKey(from));
   add_folders_of(to);
   files_[OffloadKey(to)] = copy;
 }
 
-std::vector<OffloadKey> FileTier::keys_with_file() const {
+std::vector<OffloadKey> FileTier::keys_with_file() {
   std::vector<OffloadKey> keys;
   for (const auto& [key, file] : files_) keys.push_back(key);
   return keys;
 }
 
-std::uint64_t FileTier::file_bytes(OffloadKeyView key) const {
-  return files_.at(OffloadKey(key)).num_bytes;
-}
-
 bool FileTier::has_right_sized_file(OffloadKeyView key) const {
-  const auto found = files_.find(OffloadKey(key));
-  return found != files_.end() && found->second.num_bytes == right_size();
+  return has_file(key) && file_bytes(key) == right_size();
 }
 
 bool FileTier::header_is_good(OffloadKeyView key) const {
@@ -295,7 +287,7 @@ void FileTier::write_whole_file(OffloadKeyView key, std::span<const std::byte> b
 /// Source: fs/io.py load_block, which removes the file after any failure.
 bool FileTier::load_block(OffloadKeyView key, SlotId slot) {
   int error = fails_unless_interrupted(FileOperation::kOpen);
-  if (error == 0 && !files_.contains(OffloadKey(key))) error = ENOENT;
+  if (error == 0 && !has_file(key)) error = ENOENT;
   if (error == ENOENT) doubtful_.erase(OffloadKey(key));
   if (error != 0 && error != ENOENT) doubtful_.insert(OffloadKey(key));
   if (error != 0) return false;
@@ -325,6 +317,10 @@ FileTier::Reading FileTier::read_file(OffloadKeyView key) {
   if (!header_is_good(key)) return Reading::kBad;
   if (const Reading block = read(primary_.slot_bytes); block != Reading::kDone) return block;
   return block_is_good(key) ? Reading::kDone : Reading::kBad;
+}
+
+std::unique_ptr<TierFiles> make_tier_files(PrimaryKvView primary) {
+  return std::make_unique<FileTier>(tier_files_config("/modelled"), primary);
 }
 
 }  // namespace kvfence::reference

@@ -1,18 +1,18 @@
 #pragma once
 
-/// The file tier without files: a map from key to bytes, and what would go wrong under the same
-/// plan of faults. Each function takes the steps of its rule in contract/tiering/file_tier.h, in
-/// order. Jobs are done when they are submitted.
+/// The files of a scripted file tier, without files: a map from key to bytes, and what would go
+/// wrong under the same plan of faults. Each function takes the steps of its rule in
+/// contract/tiering/file_tier.h, in order.
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/fs/{manager,io}.py.
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,7 +24,7 @@
 
 namespace kvfence::reference {
 
-class FileTier final : public Cloning<FileTier, SecondaryTier> {
+class FileTier final : public TierFiles {
  public:
   /// Requires: check_config(config) finds nothing wrong
   FileTier(const FileTierConfig& config, PrimaryKvView primary)
@@ -32,40 +32,31 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
     open();
   }
 
-  LookupResult lookup(OffloadKeyView key, const RequestContext& request) override;
-  void submit_store(const TierJob& job) override;
-  void submit_load(const TierJob& job) override;
-  void get_finished_jobs(std::vector<JobResult>& out) override;
-  std::string_view tier_type() const override { return "fs"; }
+  LookupResult lookup(OffloadKeyView key) override;
+  bool store(const TierJob& job) override { return run(job, &FileTier::store_block); }
+  bool load(const TierJob& job) override { return run(job, &FileTier::load_block); }
+  void begin(FaultPlan plan) override { plan_ = std::move(plan); }
+  void restart(bool overtaken) override;
 
-  /// A plan begins.
-  void begin(FaultPlan plan) { plan_ = std::move(plan); }
+  /// The other tier is opened for it and ends; a right-sized file stays.
+  void add(OffloadKeyView key, std::span<const std::byte> block) override;
+  void delete_file(OffloadKeyView key) override { files_.erase(OffloadKey(key)); }
+  void flip_bit(OffloadKeyView key, std::uint64_t bit) override;
+  void resize_file(OffloadKeyView key, std::uint64_t bytes) override;
+  void copy_file(OffloadKeyView from, OffloadKeyView to) override;
+  void act_as_writer(std::uint32_t number, WriterAct act) override;
 
-  /// The tier ends; another one is opened on the same folder. The plan goes on.
-  void end();
-  void open();
-
-  /// What others do to a file, none of them by plan. add_file as another tier would store the
-  /// block, which is opened for it and ends; a right-sized file stays. From flip_bit to copy_file
-  /// they want a file.
-  void add_file(OffloadKeyView key, std::span<const std::byte> block);
-  void delete_file(OffloadKeyView key);
-  void flip_bit(OffloadKeyView key, std::uint64_t bit);       ///< below 8 times the file's bytes
-  void resize_file(OffloadKeyView key, std::uint64_t bytes);  ///< not to its right size
-  void copy_file(OffloadKeyView from, OffloadKeyView to);     ///< in place of what is there
-
-  void act_as_writer(std::uint32_t number, WriterAct act);
-
-  /// The keys that have a file, whatever is in it, ascending; bytes of the file; the names in the
-  /// folder of writers, as TierFiles has them.
-  std::vector<OffloadKey> keys_with_file() const;
-  std::uint64_t file_bytes(OffloadKeyView key) const;
-  std::vector<std::string> writers() const;
+  std::vector<OffloadKey> keys_with_file() override;
+  const std::vector<std::string>& writers() override;
+  /// Requires: the key has a file
+  std::uint64_t file_bytes(OffloadKeyView key) const {
+    return files_.at(OffloadKey(key)).num_bytes;
+  }
 
   void add_to(StateHash& hash) const override {
     hash.add_kept(plan_, files_, folders_, doubtful_, lock_files_, others_, temporary_files_,
                   strays_);
-    hash.add_all(number_, has_temporary_left_, has_run_config_, finished_);
+    hash.add_all(number_, has_temporary_left_, has_run_config_);
   }
 
  private:
@@ -80,6 +71,7 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
   };
 
   std::uint64_t right_size() const { return kBlockFileHeaderBytes + primary_.slot_bytes; }
+  bool has_file(OffloadKeyView key) const { return files_.contains(OffloadKey(key)); }
   bool has_right_sized_file(OffloadKeyView key) const;
   bool is_doubtful(OffloadKeyView key) const { return doubtful_.contains(OffloadKey(key)); }
   bool header_is_good(OffloadKeyView key) const;
@@ -93,6 +85,8 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
   int rename_fails(OffloadKeyView key);
   bool file_fails(OffloadKeyView key);
 
+  void end();
+  void open();
   void become_writer();
   int take_lock(std::uint32_t number);
   bool reclaim(std::uint32_t number);
@@ -100,7 +94,7 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
   bool create_fails();
   void remove_temporary_file();
 
-  void run(const TierJob& job, bool (FileTier::*do_block)(OffloadKeyView, SlotId));
+  bool run(const TierJob& job, bool (FileTier::*do_block)(OffloadKeyView, SlotId));
   bool store_block(OffloadKeyView key, SlotId slot);
   void add_folders_of(OffloadKeyView key);
   void write_whole_file(OffloadKeyView key, std::span<const std::byte> block);
@@ -121,9 +115,9 @@ class FileTier final : public Cloning<FileTier, SecondaryTier> {
   std::set<std::uint32_t> strays_;
   bool has_temporary_left_ = false;  ///< since the tier was opened
   bool has_run_config_ = false;
-  std::vector<JobResult> finished_;
+  std::vector<std::string> writers_;  ///< as they were last asked for
 };
 
-static_assert(std::copyable<FileTier>);
+std::unique_ptr<TierFiles> make_tier_files(PrimaryKvView primary);
 
 }  // namespace kvfence::reference

@@ -10,7 +10,7 @@
 #include "reference/kv_cache/kv_cache_manager.h"
 #include "reference/offload/offloading_manager.h"
 #include "reference/pool/block_pool.h"
-#include "reference/tiering/tier_files.h"
+#include "reference/tiering/file_tier.h"
 #include "reference/tiering/tiering_manager.h"
 #include "reference/worker/copy_workers.h"
 

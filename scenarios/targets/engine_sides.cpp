@@ -49,7 +49,7 @@
 #include "reference/connectors/synchronous/synchronous_connector.h"
 #include "reference/engine/engine_device.h"
 #include "reference/scheduler/scheduler.h"
-#include "reference/tiering/tier_files.h"
+#include "reference/tiering/file_tier.h"
 #include "scenarios/story/told_engine.h"
 #include "scenarios/targets/planted_side.h"
 #include "scenarios/targets/targets.h"
