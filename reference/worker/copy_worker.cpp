@@ -84,34 +84,18 @@ bool CopyWorker::conflicts(const Transfer& transfer) const {
 void CopyWorker::enqueue(const Transfer& transfer) {
   ++num_enqueued_;
   num_enqueued_pages_ += static_cast<std::uint32_t>(transfer.gpu_blocks.size());
-  Job job{.transfer = transfer, .num_forwards_before = forwards_.size()};
-  // On a lost device every call fails already.
-  if (!is_lost_ && (!worker::is_of_copies(next_fault_) || !transfer.gpu_blocks.empty())) {
-    job.fault = std::exchange(next_fault_, Fault::kNone);
-  }
-  if (job.fault == Fault::kWait) job.num_forwards_before = 0;
-  if (job.fault == Fault::kLate) job.num_late_polls = worker::kNumLatePolls;
-  jobs_of(transfer.direction).push_back(std::move(job));
-  end_what_copies_nothing();
+  submit(transfer, next_fault_);
 }
 
 void CopyWorker::start_kv_transfers() {
   for (const Transfer& transfer : std::exchange(deferred_, {})) enqueue(transfer);
 }
 
-CopyWorker::Job* CopyWorker::next_of(Jobs& jobs) {
-  const auto next =
-      std::find_if(jobs.begin(), jobs.end(), [](const Job& job) { return !job.is_done; });
-  return next == jobs.end() ? nullptr : &*next;
-}
-
-void CopyWorker::run_forward() {
-  const Forward& next = forwards_[num_forwards_run_++];
-  for (const std::uint32_t block : next.reads) seen_.push_back({block, gpu_[block]});
-  for (const std::uint32_t block : next.writes) {
-    gpu_[block] = {Content::Kind::kWritten, block, next.generation};
+void CopyWorker::run(const WorkerForward& forward) {
+  for (const std::uint32_t block : forward.reads) seen_.push_back({block, gpu_[block]});
+  for (const std::uint32_t block : forward.writes) {
+    gpu_[block] = {Content::Kind::kWritten, block, forward.generation};
   }
-  end_what_copies_nothing();
 }
 
 void CopyWorker::copy(const Job& job) {
@@ -150,51 +134,10 @@ Content CopyWorker::cpu_content(std::uint32_t page) const {
   return cpu_[page];
 }
 
-void CopyWorker::end_what_copies_nothing() {
-  for (Jobs& jobs : in_flight_) {
-    for (Job* next = next_of(jobs); next && !next->copies() && !is_blocked(*next);
-         next = next_of(jobs)) {
-      next->is_done = true;
-    }
-  }
-}
-
 bool CopyWorker::advance(worker::Stream stream, std::uint32_t num_steps) {
   // What a device does that is not commanded, is not reported to the host here.
   if (is_lost_ || !options_.is_commanded()) return false;
-  const bool is_part = num_steps > 0;
-  if (stream == worker::Stream::kCompute) {
-    if (is_part || num_forwards_run_ == forwards_.size()) return false;
-    run_forward();
-    return true;
-  }
-  bool ran = false;
-  for (Job& job :
-       jobs_of(stream == worker::Stream::kStore ? Direction::kStore : Direction::kLoad)) {
-    if (job.is_done) continue;
-    if (is_blocked(job)) break;
-    if (job.copies()) {
-      job.has_begun = true;
-      ran = true;
-      if (!is_part) copy(job);
-    }
-    if (!is_part) job.is_done = true;
-    // A transfer whose end was not recorded cannot be distinguished from the next one.
-    if (job.fault != Fault::kRecord) break;
-  }
-  end_what_copies_nothing();
-  return ran;
-}
-
-void CopyWorker::finish(Jobs& jobs, const Job& job) {
-  while (!job.is_done && !is_lost_) {
-    Job* next = next_of(jobs);
-    while (is_blocked(*next)) run_forward();
-    if (next->is_done) continue;
-    if (next->copies()) copy(*next);
-    next->is_done = true;
-    end_what_copies_nothing();
-  }
+  return run_next(stream, num_steps > 0);
 }
 
 bool CopyWorker::wait(std::span<const std::uint32_t> job_ids) {
@@ -202,28 +145,7 @@ bool CopyWorker::wait(std::span<const std::uint32_t> job_ids) {
     return contains(job_ids, transfer.job_id);
   };
   if (std::any_of(deferred_.begin(), deferred_.end(), is_meant)) start_kv_transfers();
-  bool are_over = true;
-  for (Jobs& jobs : in_flight_) {
-    for (Job& job : jobs) {
-      if (!is_meant(job.transfer) || job.was_waited) continue;
-      job.was_waited = true;
-      // Without a recorded end the whole stream is waited for.
-      finish(jobs, job.fault == Fault::kRecord ? jobs.back() : job);
-      job.was_lost = is_lost_;
-      are_over = are_over && !is_lost_;
-    }
-  }
-  return are_over;
-}
-
-bool CopyWorker::is_known_to_be_over(Job& job, const Jobs& jobs) const {
-  if (job.was_waited) return true;
-  if (is_lost_) return job.was_lost = true;
-  if (job.fault == Fault::kRecord) return jobs.back().is_done;
-  if (!job.is_done) return false;
-  if (job.num_late_polls == 0) return true;
-  --job.num_late_polls;
-  return false;
+  return wait_for(job_ids);
 }
 
 worker::Ended CopyWorker::end_of(const Job& job) {

@@ -4,7 +4,6 @@
 /// what each page holds. On a device that is not commanded, work runs here when the host learns
 /// that it is over, and no sooner.
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,10 +11,18 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/worker/worker.h"
+#include "reference/worker/stream_jobs.h"
 
 namespace kvfence::reference {
 
-class CopyWorker {
+struct WorkerForward {
+  std::vector<std::uint32_t> reads;
+  std::vector<std::uint32_t> writes;
+  std::uint32_t generation = 0;
+  void add_to(StateHash& hash) const { hash.add_all(reads, writes, generation); }
+};
+
+class CopyWorker final : private StreamJobs<worker::Transfer, WorkerForward> {
  public:
   explicit CopyWorker(const worker::Options& options);
 
@@ -40,37 +47,6 @@ class CopyWorker {
   }
 
  private:
-  struct Forward {
-    std::vector<std::uint32_t> reads;
-    std::vector<std::uint32_t> writes;
-    std::uint32_t generation = 0;
-    void add_to(StateHash& hash) const { hash.add_all(reads, writes, generation); }
-  };
-  /// A transfer that is not reported.
-  struct Job {
-    worker::Transfer transfer;
-    std::size_t num_forwards_before = 0;  ///< that have to have run
-    worker::Fault fault = worker::Fault::kNone;
-    std::uint32_t num_late_polls = 0;
-    bool has_begun = false;   ///< a part of it has run
-    bool is_done = false;     ///< nothing is left to be done for it
-    bool was_waited = false;  ///< its end is known to the host
-    bool was_lost = false;    ///< its device was lost before the host knew its end
-    void add_to(StateHash& hash) const {
-      hash.add_all(transfer, num_forwards_before, fault, num_late_polls, has_begun, is_done,
-                   was_waited, was_lost);
-    }
-
-    bool copies() const {
-      return !transfer.gpu_blocks.empty() && fault != worker::Fault::kCopy &&
-             fault != worker::Fault::kWait;
-    }
-  };
-  using Jobs = std::vector<Job>;
-
-  Jobs& jobs_of(worker::Direction direction) {
-    return in_flight_[static_cast<std::size_t>(direction)];
-  }
   std::vector<std::uint32_t> cpu_pages(const worker::Transfer& transfer) const {
     return worker::cpu_pages_of(transfer, options_.block_size_factor);
   }
@@ -78,35 +54,24 @@ class CopyWorker {
   std::vector<const worker::Transfer*> unreported() const;
   bool conflicts(const worker::Transfer& transfer) const;
   void enqueue(const worker::Transfer& transfer);
-  static Job* next_of(Jobs& jobs);
-  bool is_blocked(const Job& job) const { return job.num_forwards_before > num_forwards_run_; }
-  void run_forward();
-  void copy(const Job& job);
+  void run(const WorkerForward& forward) override;
+  void copy(const Job& job) override;
   /// Whether a write of it may be under way.
   bool is_undefined(const Job& job) const {
     return !job.is_done && job.copies() && (job.has_begun || !options_.is_commanded());
   }
-  /// Ends what has its turn and nothing to copy.
-  void end_what_copies_nothing();
-  /// Runs what the job needs.
-  void finish(Jobs& jobs, const Job& job);
-  bool is_known_to_be_over(Job& job, const Jobs& jobs) const;
   worker::Ended end_of(const Job& job);
 
   worker::Options options_;
   std::vector<worker::Content> gpu_;
   std::vector<worker::Content> cpu_;  ///< by page
-  std::vector<Forward> forwards_;     ///< all that were enqueued
-  std::size_t num_forwards_run_ = 0;
   std::vector<worker::Transfer> deferred_;
-  Jobs in_flight_[worker::kNumDirections];
   std::vector<worker::Seen> seen_;
   worker::Fault next_fault_ = worker::Fault::kNone;
   std::uint32_t num_enqueued_ = 0;
   std::uint32_t num_enqueued_pages_ = 0;
   std::uint32_t num_failed_ = 0;
   bool is_shut_down_ = false;
-  bool is_lost_ = false;
 };
 
 }  // namespace kvfence::reference
