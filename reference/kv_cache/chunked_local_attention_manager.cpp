@@ -13,10 +13,7 @@ namespace {
 class ChunkedLocalAttentionManager final
     : public Cloning<ChunkedLocalAttentionManager, SingleTypeKVCacheManager> {
  public:
-  ChunkedLocalAttentionManager(const KVCacheManagerConfig& config, GroupId group)
-      : Cloning(config, group),
-        max_model_len_(config.max_model_len),
-        max_num_batched_tokens_(config.max_num_batched_tokens) {}
+  using Cloning::Cloning;
 
   // Blocks of earlier chunks count as hit without a lookup; then consecutive blocks of the chunk.
   // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py
@@ -45,14 +42,11 @@ class ChunkedLocalAttentionManager final
   // Source: vLLM v0.23.0 v1/kv_cache_interface.py
   // ChunkedLocalAttentionSpec.max_admission_blocks_per_request
   std::optional<std::size_t> max_admission_blocks_per_request() const override {
-    const std::size_t num_tokens =
-        std::min(spec_.attention_chunk_size + max_num_batched_tokens_, max_model_len_);
+    const std::size_t num_tokens = std::min<std::size_t>(
+        spec_.attention_chunk_size + std::size_t{config_.max_num_batched_tokens},
+        config_.max_model_len);
     return cdiv(num_tokens, block_size_);
   }
-
- private:
-  std::size_t max_model_len_;           ///< tokens
-  std::size_t max_num_batched_tokens_;  ///< tokens
 };
 
 }  // namespace

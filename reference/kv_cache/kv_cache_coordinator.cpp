@@ -42,14 +42,6 @@ KVCacheCoordinator::KVCacheCoordinator(const KVCacheManagerConfig& config)
   verify_and_split_kv_cache_groups();
 }
 
-SingleTypeKVCacheManager& KVCacheCoordinator::manager(GroupId group) {
-  return *managers_[group].get();
-}
-
-const SingleTypeKVCacheManager& KVCacheCoordinator::manager(GroupId group) const {
-  return *managers_[group].get();
-}
-
 // Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py get_kv_cache_coordinator,
 // KVCacheCoordinatorNoPrefixCache.find_longest_cache_hit
 ComputedBlocks KVCacheCoordinator::find_longest_cache_hit(const Request& request,
@@ -65,11 +57,11 @@ ComputedBlocks KVCacheCoordinator::find_longest_cache_hit(const Request& request
 ComputedBlocks KVCacheCoordinator::find_unitary(const Request& request, std::size_t max_length,
                                                 std::size_t first_token) const {
   const std::array<GroupId, 1> group_ids = {0};
-  const SingleTypeKVCacheManager& only = manager(0);
-  const std::uint32_t block_size = only.spec().block_size;
+  const auto& only = managers_.front();
+  const std::uint32_t block_size = only->spec().block_size;
   BlocksByGroup blocks =
-      only.find_longest_cache_hit(pool_, {request.block_hashes(block_size, first_token), max_length,
-                                          group_ids, only.use_eagle(), block_size});
+      only->find_longest_cache_hit(pool_, {request.block_hashes(block_size, first_token),
+                                           max_length, group_ids, only->use_eagle(), block_size});
   const std::size_t num_tokens = blocks.front().size() * block_size;
   return {std::move(blocks), static_cast<std::uint32_t>(num_tokens)};
 }
@@ -80,10 +72,10 @@ ComputedBlocks KVCacheCoordinator::find_unitary(const Request& request, std::siz
 void KVCacheCoordinator::verify_and_split_kv_cache_groups() {
   std::vector<std::vector<GroupId>> others;
   for (GroupId group = 0; group < num_groups(); ++group) {
-    const KVCacheSpec& spec = manager(group).spec();
+    const KVCacheSpec& spec = managers_[group]->spec();
     std::vector<std::vector<GroupId>>& list = spec.is_full_attention() ? spec_groups_ : others;
     const auto same = std::find_if(list.begin(), list.end(), [&](const auto& group_ids) {
-      return manager(group_ids.front()).spec() == spec;
+      return managers_[group_ids.front()]->spec() == spec;
     });
     if (same != list.end()) {
       same->push_back(group);
@@ -108,7 +100,7 @@ void KVCacheCoordinator::verify_and_split_kv_cache_groups() {
 ComputedBlocks KVCacheCoordinator::find_hybrid(const Request& request, std::size_t max_length,
                                                std::size_t first_token) const {
   const std::vector<GroupId>& first_ids = spec_groups_.front();
-  const KVCacheSpec& first = manager(first_ids.front()).spec();
+  const KVCacheSpec& first = managers_[first_ids.front()]->spec();
   const bool is_simple_hybrid = spec_groups_.size() == 2 && first.is_full_attention();
   const bool eagle_by_group = config_.pool.rules.eagle_by_group;
   BlocksByGroup hit_blocks(num_groups());
@@ -118,17 +110,17 @@ ComputedBlocks KVCacheCoordinator::find_hybrid(const Request& request, std::size
     std::size_t length = hit_length;
     for (std::size_t place = 0; place < spec_groups_.size(); ++place) {
       const std::vector<GroupId>& group_ids = spec_groups_[place];
-      const SingleTypeKVCacheManager& kind = manager(group_ids.front());
-      const std::uint32_t block_size = kind.spec().block_size;
-      if (!is_first_round && kind.spec().is_full_attention()) {
+      const auto& kind = managers_[group_ids.front()];
+      const std::uint32_t block_size = kind->spec().block_size;
+      if (!is_first_round && kind->spec().is_full_attention()) {
         length = length / block_size * block_size;
         continue;
       }
 
-      const bool drops = kind.use_eagle() && !eagle_verified.contains(place);
+      const bool drops = kind->use_eagle() && !eagle_verified.contains(place);
       const std::size_t lookup_length =
           eagle_by_group && drops ? std::min(length + block_size, max_length) : length;
-      BlocksByGroup found = kind.find_longest_cache_hit(
+      BlocksByGroup found = kind->find_longest_cache_hit(
           pool_, {request.block_hashes(block_size, first_token), lookup_length, group_ids, drops,
                   config_.scheduler_block_size()});
       const std::size_t found_length = found.front().size() * block_size;
@@ -159,25 +151,21 @@ ComputedBlocks KVCacheCoordinator::find_hybrid(const Request& request, std::size
 // Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py get_num_blocks_to_allocate
 std::int64_t KVCacheCoordinator::get_num_blocks_to_allocate(const Allocation& allocation) const {
   std::int64_t num_blocks = 0;
-  for (GroupId group = 0; group < num_groups(); ++group) {
-    num_blocks += manager(group).get_num_blocks_to_allocate(pool_, allocation);
+  for (const auto& manager : managers_) {
+    num_blocks += manager->get_num_blocks_to_allocate(pool_, allocation);
   }
   return num_blocks;
 }
 
 std::int64_t KVCacheCoordinator::num_blocks_taken(const Allocation& allocation) const {
   std::int64_t num_blocks = 0;
-  for (GroupId group = 0; group < num_groups(); ++group) {
-    num_blocks += manager(group).num_blocks_taken(pool_, allocation);
-  }
+  for (const auto& manager : managers_) num_blocks += manager->num_blocks_taken(pool_, allocation);
   return num_blocks;
 }
 
 bool KVCacheCoordinator::table_shrinks(const Allocation& allocation) const {
-  for (GroupId group = 0; group < num_groups(); ++group) {
-    if (manager(group).table_shrinks(allocation)) return true;
-  }
-  return false;
+  return std::any_of(managers_.begin(), managers_.end(),
+                     [&](const auto& manager) { return manager->table_shrinks(allocation); });
 }
 
 // First the hits and external blocks of all groups, then the new blocks of all groups. Without the
@@ -187,17 +175,17 @@ bool KVCacheCoordinator::table_shrinks(const Allocation& allocation) const {
 BlocksByGroup KVCacheCoordinator::allocate(const Allocation& allocation) {
   const bool hits_first = config_.pool.rules.external_blocks_after_hits;
   std::vector<std::size_t> num_external_blocks;
-  for (GroupId group = 0; group < num_groups(); ++group) {
-    num_external_blocks.push_back(manager(group).add_hit(pool_, allocation));
+  for (const auto& manager : managers_) {
+    num_external_blocks.push_back(manager->add_hit(pool_, allocation));
     if (hits_first) continue;
-    manager(group).add_external_blocks(pool_, allocation, num_external_blocks.back());
+    manager->add_external_blocks(pool_, allocation, num_external_blocks.back());
   }
   for (GroupId group = 0; hits_first && group < num_groups(); ++group) {
-    manager(group).add_external_blocks(pool_, allocation, num_external_blocks[group]);
+    managers_[group]->add_external_blocks(pool_, allocation, num_external_blocks[group]);
   }
   BlocksByGroup new_blocks;
-  for (GroupId group = 0; group < num_groups(); ++group) {
-    new_blocks.push_back(manager(group).allocate_new_blocks(pool_, allocation));
+  for (const auto& manager : managers_) {
+    new_blocks.push_back(manager->allocate_new_blocks(pool_, allocation));
   }
   return new_blocks;
 }
@@ -210,36 +198,33 @@ void KVCacheCoordinator::cache_blocks(const KVRequest& request, std::size_t num_
   const bool rounds_down = config_.pool.rules.eagle_by_group && num_groups() > 1;
   const std::size_t alignment = config_.scheduler_block_size();
   const std::size_t num_aligned = num_computed_tokens / alignment * alignment;
-  for (GroupId group = 0; group < num_groups(); ++group) {
-    SingleTypeKVCacheManager& kind = manager(group);
+  for (const auto& manager : managers_) {
     std::size_t num_tokens = num_computed_tokens;
     if (rounds_down) {
-      const bool looks_further = kind.use_eagle() && num_aligned > 0;
-      const std::size_t lookahead = looks_further ? kind.spec().block_size : 0;
+      const bool looks_further = manager->use_eagle() && num_aligned > 0;
+      const std::size_t lookahead = looks_further ? manager->spec().block_size : 0;
       num_tokens = std::min(num_computed_tokens, num_aligned + lookahead);
     }
-    kind.cache_blocks(pool_, request, num_tokens);
+    manager->cache_blocks(pool_, request, num_tokens);
   }
 }
 
 bool KVCacheCoordinator::has_blocks_for(RequestIndex request, std::size_t num_tokens) const {
-  for (GroupId group = 0; group < num_groups(); ++group) {
-    const SingleTypeKVCacheManager& kind = manager(group);
-    if (num_tokens / kind.spec().block_size > kind.num_token_blocks(request)) return false;
-  }
-  return true;
+  return std::all_of(managers_.begin(), managers_.end(), [&](const auto& manager) {
+    return num_tokens / manager->spec().block_size <= manager->num_token_blocks(request);
+  });
 }
 
 // Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py free
 void KVCacheCoordinator::free(RequestIndex request) {
-  for (GroupId group = 0; group < num_groups(); ++group) manager(group).free(pool_, request);
+  for (const auto& manager : managers_) manager->free(pool_, request);
 }
 
 // Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py remove_skipped_blocks
 void KVCacheCoordinator::remove_skipped_blocks(RequestIndex request,
                                                std::size_t total_computed_tokens) {
-  for (GroupId group = 0; group < num_groups(); ++group) {
-    manager(group).remove_skipped_blocks(pool_, request, total_computed_tokens);
+  for (const auto& manager : managers_) {
+    manager->remove_skipped_blocks(pool_, request, total_computed_tokens);
   }
 }
 
@@ -250,7 +235,7 @@ void KVCacheCoordinator::get_num_common_prefix_blocks(RequestIndex request,
   out.assign(num_groups(), 0);
   if (!config_.pool.enable_caching) return;
   for (GroupId group = 0; group < num_groups(); ++group) {
-    out[group] = manager(group).get_num_common_prefix_blocks(pool_, request);
+    out[group] = managers_[group]->get_num_common_prefix_blocks(pool_, request);
   }
 }
 
@@ -258,7 +243,7 @@ void KVCacheCoordinator::get_num_common_prefix_blocks(RequestIndex request,
 void KVCacheCoordinator::get_blocks(RequestIndex request, BlocksByGroup& out) const {
   out.resize(num_groups());
   for (GroupId group = 0; group < num_groups(); ++group) {
-    const std::span<const BlockId> blocks = manager(group).blocks(request);
+    const std::span<const BlockId> blocks = managers_[group]->blocks(request);
     out[group].assign(blocks.begin(), blocks.end());
   }
 }
@@ -266,18 +251,12 @@ void KVCacheCoordinator::get_blocks(RequestIndex request, BlocksByGroup& out) co
 // Source: vLLM v0.19.0 v1/core/kv_cache_manager.py take_new_block_ids
 void KVCacheCoordinator::take_new_block_ids(std::vector<BlockId>& out) {
   out.clear();
-  for (GroupId group = 0; group < num_groups(); ++group) manager(group).take_new_block_ids(out);
+  for (const auto& manager : managers_) manager->take_new_block_ids(out);
 }
 
 // Source: vLLM v0.19.0 v1/core/kv_cache_coordinator.py new_step_starts
 void KVCacheCoordinator::new_step_starts() {
-  for (GroupId group = 0; group < num_groups(); ++group) manager(group).new_step_starts();
-}
-
-// Source: ours
-void KVCacheCoordinator::add_to(StateHash& hash) const {
-  hash.add(pool_);
-  for (GroupId group = 0; group < num_groups(); ++group) manager(group).add_to(hash);
+  for (const auto& manager : managers_) manager->new_step_starts();
 }
 
 }  // namespace kvfence::reference

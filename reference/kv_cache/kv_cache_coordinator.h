@@ -8,7 +8,6 @@
 /// v0.23.0 v1/core/kv_cache_coordinator.py.
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "contract/core/state_digest.h"
@@ -53,11 +52,9 @@ class KVCacheCoordinator {
   const KVCacheManagerConfig& config() const { return config_; }
 
   /// Takes in the whole state.
-  void add_to(StateHash& hash) const;
+  void add_to(StateHash& hash) const { hash.add_all(pool_, managers_); }
 
  private:
-  SingleTypeKVCacheManager& manager(GroupId group);
-  const SingleTypeKVCacheManager& manager(GroupId group) const;
   GroupId num_groups() const { return static_cast<GroupId>(managers_.size()); }
   void verify_and_split_kv_cache_groups();
 

@@ -16,9 +16,7 @@ namespace {
 /// v0.23.0 v1/core/single_type_kv_cache_manager.py MambaManager.
 class MambaManager final : public Cloning<MambaManager, SingleTypeKVCacheManager> {
  public:
-  MambaManager(const KVCacheManagerConfig& config, GroupId group)
-      : Cloning(config, group),
-        mamba_align_keeps_blocks_(config.pool.rules.mamba_align_keeps_blocks) {}
+  using Cloning::Cloning;
 
   // A hit that another request cached in this step has not been computed yet: more blocks than
   // there are puts the request off. Mode align needs a running state and, the first time, the
@@ -80,7 +78,7 @@ class MambaManager final : public Cloning<MambaManager, SingleTypeKVCacheManager
   // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py MambaManager.allocate_new_blocks
   // (its assertion); v0.23.0, the same function, leaves the table alone
   bool table_shrinks(const Allocation& allocation) const override {
-    return spec_.mamba_align && !mamba_align_keeps_blocks_ &&
+    return spec_.mamba_align && !config_.pool.rules.mamba_align_keeps_blocks &&
            num_required_blocks(allocation) < blocks(allocation.request).size();
   }
 
@@ -186,7 +184,6 @@ class MambaManager final : public Cloning<MambaManager, SingleTypeKVCacheManager
   }
 
  private:
-  bool mamba_align_keeps_blocks_;                  ///< Rules::mamba_align_keeps_blocks
   std::set<std::string> cached_blocks_this_step_;  ///< packed keys
   /// Mode align: where the state stands that the running one was copied from.
   std::map<RequestIndex, std::size_t> last_state_block_idx_;

@@ -23,7 +23,8 @@ bool spec_uses_eagle(const KVCacheManagerConfig& config, GroupId group) {
 // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py SingleTypeKVCacheManager.__init__
 SingleTypeKVCacheManager::SingleTypeKVCacheManager(const KVCacheManagerConfig& config,
                                                    GroupId group)
-    : spec_(config.groups[group]),
+    : config_(config),
+      spec_(config.groups[group]),
       group_(group),
       use_eagle_(spec_uses_eagle(config, group)),
       block_size_(spec_.block_size) {}
@@ -143,7 +144,7 @@ void SingleTypeKVCacheManager::cache_blocks(BlockPool& pool, const KVRequest& re
   if (num_cached >= num_full) return;
 
   std::optional<std::vector<std::uint8_t>> mask;
-  if (pool.config().rules.sliding_window_mask) {
+  if (config_.pool.rules.sliding_window_mask) {
     mask = reachable_block_mask(num_cached, num_full, request.num_prompt_tokens);
   }
   CacheFullBlocksArgs args{request.request,
@@ -186,7 +187,7 @@ void SingleTypeKVCacheManager::remove_skipped_blocks(BlockPool& pool, RequestInd
   for (std::size_t i = num_skipped; i > 0 && table[i - 1] != kNullBlockId; --i) {
     removed.push_back(std::exchange(table[i - 1], kNullBlockId));
   }
-  if (pool.config().rules.unhashed_blocks_first) {
+  if (config_.pool.rules.unhashed_blocks_first) {
     free_unhashed_first(pool, removed);
   } else {
     free_to_tail(pool, removed);

@@ -111,12 +111,6 @@ class SingleTypeKVCacheManager {
   bool use_eagle() const { return use_eagle_; }
 
  protected:
-  // Copies are made of whole managers, never of this part alone.
-  SingleTypeKVCacheManager(const SingleTypeKVCacheManager&) = default;
-  SingleTypeKVCacheManager(SingleTypeKVCacheManager&&) = default;
-  SingleTypeKVCacheManager& operator=(const SingleTypeKVCacheManager&) = default;
-  SingleTypeKVCacheManager& operator=(SingleTypeKVCacheManager&&) = default;
-
   /// How a table starts that has a hit or external tokens: null blocks, then the hit, then new
   /// blocks.
   struct ComputedBlocksPlan {
@@ -159,6 +153,7 @@ class SingleTypeKVCacheManager {
   /// The request's table, which is then gone.
   std::vector<BlockId> take_table(RequestIndex request);
 
+  KVCacheManagerConfig config_;
   KVCacheSpec spec_;
   GroupId group_;
   bool use_eagle_;

@@ -10,16 +10,11 @@ namespace {
 /// v1/core/single_type_kv_cache_manager.py SlidingWindowManager.
 class SlidingWindowManager final : public Cloning<SlidingWindowManager, SingleTypeKVCacheManager> {
  public:
-  SlidingWindowManager(const KVCacheManagerConfig& config, GroupId group)
-      : Cloning(config, group),
-        scheduler_block_size_(config.scheduler_block_size()),
-        max_model_len_(config.max_model_len),
-        max_num_batched_tokens_(config.max_num_batched_tokens),
-        retention_interval_(config.retention_interval) {}
+  using Cloning::Cloning;
 
   // Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py SlidingWindowManager.free
   void free(BlockPool& pool, RequestIndex request) override {
-    if (!pool.config().rules.unhashed_blocks_first) {
+    if (!config_.pool.rules.unhashed_blocks_first) {
       SingleTypeKVCacheManager::free(pool, request);
       return;
     }
@@ -81,8 +76,9 @@ class SlidingWindowManager final : public Cloning<SlidingWindowManager, SingleTy
   // Source: vLLM v0.23.0 v1/kv_cache_interface.py
   // SlidingWindowSpec.max_admission_blocks_per_request
   std::optional<std::size_t> max_admission_blocks_per_request() const override {
-    const std::size_t num_tokens =
-        std::min(spec_.sliding_window - 1 + max_num_batched_tokens_, max_model_len_);
+    const std::size_t num_tokens = std::min<std::size_t>(
+        spec_.sliding_window - 1 + std::size_t{config_.max_num_batched_tokens},
+        config_.max_model_len);
     return cdiv(num_tokens, block_size_) + 1;
   }
 
@@ -98,7 +94,8 @@ class SlidingWindowManager final : public Cloning<SlidingWindowManager, SingleTy
     const std::size_t shift = use_eagle_ ? 1 : 0;
     std::vector<std::uint8_t> mask(end_block - start_block, 0);
 
-    const std::size_t segment_tokens = retention_interval_.value_or(scheduler_block_size_);
+    const std::size_t scheduler_block_size = config_.scheduler_block_size();
+    const std::size_t segment_tokens = config_.retention_interval.value_or(scheduler_block_size);
     if (segment_tokens > 0) {
       const std::size_t num_segment_blocks = segment_tokens / block_size_;
       if (num_needed >= num_segment_blocks) return std::nullopt;
@@ -108,10 +105,10 @@ class SlidingWindowManager final : public Cloning<SlidingWindowManager, SingleTy
       }
     }
 
-    if (retention_interval_ && num_prompt_tokens > 0) {
-      const std::size_t num_boundaries = (num_prompt_tokens - 1) / scheduler_block_size_;
+    if (config_.retention_interval && num_prompt_tokens > 0) {
+      const std::size_t num_boundaries = (num_prompt_tokens - 1) / scheduler_block_size;
       const std::size_t prompt_end_block =
-          num_boundaries * scheduler_block_size_ / block_size_ + shift;
+          num_boundaries * scheduler_block_size / block_size_ + shift;
       const std::size_t first = std::max(start_block, minus_or_0(prompt_end_block, num_needed));
       const std::size_t end = std::min(end_block, prompt_end_block);
       for (std::size_t i = first; i < end; ++i) mask[i - start_block] = 1;
@@ -127,11 +124,6 @@ class SlidingWindowManager final : public Cloning<SlidingWindowManager, SingleTy
   std::size_t contiguous_blocks_for_hit(bool drops_eagle_block) const {
     return cdiv(spec_.sliding_window - 1, block_size_) + (drops_eagle_block ? 1 : 0);
   }
-
-  std::size_t scheduler_block_size_;    ///< tokens
-  std::size_t max_model_len_;           ///< tokens
-  std::size_t max_num_batched_tokens_;  ///< tokens
-  std::optional<std::uint32_t> retention_interval_;
 };
 
 }  // namespace

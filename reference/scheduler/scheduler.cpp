@@ -29,13 +29,6 @@ Scheduler::Scheduler(const SchedulerConfig& config, KVConnectorHandle connector)
                 "a configuration that check_config refuses");
 }
 
-SchedulerRequest* Scheduler::find(RequestIndex request) {
-  const auto found = std::find_if(
-      requests_.begin(), requests_.end(),
-      [request](const SchedulerRequest& candidate) { return candidate.index == request; });
-  return found == requests_.end() ? nullptr : &*found;
-}
-
 const SchedulerRequest* Scheduler::find(RequestIndex request) const {
   const auto found = std::find_if(
       requests_.begin(), requests_.end(),
@@ -43,8 +36,8 @@ const SchedulerRequest* Scheduler::find(RequestIndex request) const {
   return found == requests_.end() ? nullptr : &*found;
 }
 
-SchedulerRequest& Scheduler::get(RequestIndex request) {
-  SchedulerRequest* const found = find(request);
+const SchedulerRequest& Scheduler::get(RequestIndex request) const {
+  const SchedulerRequest* const found = find(request);
   KVFENCE_CHECK(found != nullptr, "a request that is not there");
   return *found;
 }
@@ -215,22 +208,19 @@ std::optional<RequestIndex> Scheduler::find_request(std::string_view id) const {
 }
 
 RequestView Scheduler::view(RequestIndex request) const {
-  const SchedulerRequest* const seen = find(request);
-  KVFENCE_CHECK(seen != nullptr, "a request that is not there");
-  return {.id = seen->added.id,
-          .request = seen->request,
-          .status = seen->status,
-          .num_prompt_tokens = seen->num_prompt_tokens(),
-          .num_computed_tokens = seen->num_computed_tokens,
-          .num_output_placeholders = seen->num_output_placeholders,
-          .num_preemptions = seen->num_preemptions,
-          .spec_token_ids = seen->spec_token_ids};
+  const SchedulerRequest& seen = get(request);
+  return {.id = seen.added.id,
+          .request = seen.request,
+          .status = seen.status,
+          .num_prompt_tokens = seen.num_prompt_tokens(),
+          .num_computed_tokens = seen.num_computed_tokens,
+          .num_output_placeholders = seen.num_output_placeholders,
+          .num_preemptions = seen.num_preemptions,
+          .spec_token_ids = seen.spec_token_ids};
 }
 
 ConnectorRequest Scheduler::request(RequestIndex index) const {
-  const SchedulerRequest* const found = find(index);
-  KVFENCE_CHECK(found != nullptr, "a connector asks for a request that is not there");
-  return connector_request(*found);
+  return connector_request(get(index));
 }
 
 bool Scheduler::is_cached(BlockId block) const {
@@ -238,9 +228,7 @@ bool Scheduler::is_cached(BlockId block) const {
 }
 
 std::uint32_t Scheduler::num_output_placeholders(RequestIndex index) const {
-  const SchedulerRequest* const found = find(index);
-  KVFENCE_CHECK(found != nullptr, "a connector asks for a request that is not there");
-  return found->num_output_placeholders;
+  return get(index).num_output_placeholders;
 }
 
 std::string_view Scheduler::block_key(BlockId block) const {

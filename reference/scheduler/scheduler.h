@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "contract/core/state_digest.h"
@@ -113,9 +114,14 @@ class Scheduler final : public kvfence::Scheduler, private ConnectorHost, privat
   enum class Admission : std::uint8_t { kScheduled, kSkipped, kEnds };
 
   // Requests.
-  SchedulerRequest* find(RequestIndex request);
   const SchedulerRequest* find(RequestIndex request) const;
-  SchedulerRequest& get(RequestIndex request);
+  SchedulerRequest* find(RequestIndex request) {
+    return const_cast<SchedulerRequest*>(std::as_const(*this).find(request));
+  }
+  const SchedulerRequest& get(RequestIndex request) const;
+  SchedulerRequest& get(RequestIndex request) {
+    return const_cast<SchedulerRequest&>(std::as_const(*this).get(request));
+  }
   bool is_named(RequestIndex request) const;
   bool is_stale(const SchedulerRequest& request, std::uint64_t step) const {
     return step <= request.last_stale_step;
