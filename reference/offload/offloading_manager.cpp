@@ -150,13 +150,10 @@ std::uint32_t OffloadingManager::num_free_slots() const {
 }
 
 void OffloadingManager::add_to(StateHash& hash) const {
-  hash.add_kept(policy_);
-  hash.add(num_used_slots_);
-  hash.add_kept(free_slots_);
-  hash.add(counts_.size());
+  hash.add_kept(policy_, free_slots_);
+  hash.add_all(num_used_slots_, counts_.size());
   for (const Count& counted : counts_) {
-    hash.add(counted.key);
-    hash.add(std::min(counted.num_lookups, config_.store_threshold));
+    hash.add_all(counted.key, std::min(counted.num_lookups, config_.store_threshold));
   }
   hash.add(events_);
 }

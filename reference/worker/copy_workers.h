@@ -17,7 +17,7 @@ namespace kvfence::reference {
 class CopyWorkers {
  public:
   explicit CopyWorkers(const worker::Options& options)
-      : options_(options), ranks_(options.num_ranks, CopyWorker(options)) {}
+      : ranks_(options.num_ranks, CopyWorker(options)) {}
 
   ErrorCode transfer_async(const worker::Transfer& transfer);
   void start_kv_transfers();
@@ -57,7 +57,6 @@ class CopyWorkers {
   void take_in(const std::vector<worker::Ended>& reports);
   void report(std::vector<worker::Ended>& ended);
 
-  worker::Options options_;
   std::vector<CopyWorker> ranks_;
   std::vector<Job> jobs_;  ///< in the order of submission
 };

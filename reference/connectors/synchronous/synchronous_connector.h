@@ -2,7 +2,6 @@
 
 /// The halves of the synchronous connector that a spec names (SynchronousConnectorFactory).
 
-#include <cstdint>
 #include <memory>
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
