@@ -69,7 +69,8 @@ int explain_command(const ExplainCommandOptions& options) {
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, {});
   std::printf("%s", outcome.message.c_str());
   if (!has_devices(*scenario) || hiding_option(options.subject)) return outcome.exit_code;
-  const DeviceStory story = tell(*scenario, options.subject.planted_bug);
+  DeviceStory story = tell(*scenario, options.subject.planted_bug);
+  story.difference = outcome.report.divergence;
   std::printf("\n%s", story_text(story).c_str());
   const bool is_written =
       (options.html_file.empty() || write_if_asked(options.html_file, story_html(story))) &&

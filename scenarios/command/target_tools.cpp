@@ -453,6 +453,7 @@ Outcome TargetTools::explain(Scenario& scenario, const std::string& file, const 
       explain_scenario(scenario, *sides_.checks, *pair.expected, *pair.actual, oracles);
   if (auto refused = pair.refusal(explanation.divergence)) return std::move(*refused);
   outcome.message = explanation.text + crash;
+  outcome.report.divergence = explanation.divergence;
   const bool fails = explanation.divergence || !crash.empty();
   outcome.exit_code = fails ? exit_code::kDisagreement : exit_code::kAgree;
   return outcome;

@@ -136,7 +136,7 @@ struct DeviceStory {
   std::vector<StoryRace> races = {};
   std::vector<std::string> misuses = {};
   std::vector<StoryContent> contents = {};    ///< changes, in order
-  std::optional<Divergence> difference = {};  ///< the first from the reference
+  std::optional<Divergence> difference = {};  ///< the first, where the teller's caller knows it
 };
 
 /// "store 7", or "the host".
@@ -159,9 +159,6 @@ struct StoryEvent {
 std::map<StoryMoment, StoryEvent> events_of(const DeviceStory& story);
 /// The host's, then each rank's streams.
 std::vector<StoryLane> lanes_of(const DeviceStory& story);
-inline std::size_t num_lanes(const DeviceStory& story) {
-  return 1 + 3 * std::size_t{story.num_ranks};
-}
 /// Keeps the pages in order, each once.
 void add_page(std::vector<StoryPage>& pages, StoryPage page);
 /// Those that anything touches, in order: rank by rank, the GPU's first.

@@ -64,7 +64,7 @@ class Picture {
 
   std::string draw() {
     const double pages_top =
-        kLanesTop + static_cast<double>(num_lanes(story_)) * kLaneHeight + kPagesGap;
+        kLanesTop + static_cast<double>(lanes_of(story_).size()) * kLaneHeight + kPagesGap;
     const double height = pages_top + static_cast<double>(pages_.size()) * kPageHeight + 14;
     out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\"" + xml_attribute("width", width_) +
            xml_attribute("height", height) +
@@ -110,7 +110,7 @@ class Picture {
   }
 
   void place_unrun() {
-    std::vector<double> next(num_lanes(story_), x_.back() + kUnrunGap);
+    std::vector<double> next(lanes_of(story_).size(), x_.back() + kUnrunGap);
     for (const StoryOperation& operation : story_.operations) {
       if (operation.started != kNever) continue;
       double& x = next[index_of(operation.lane)];

@@ -262,7 +262,6 @@ DeviceStory tell_engine(const Scenario& scenario, const std::string& planted_bug
                   return teller.take_in(command.as<engine::Command>(), observation);
                 });
   teller.finish();
-  story.difference = difference_of(engine_sides(), scenario, planted_bug);
   return story;
 }
 

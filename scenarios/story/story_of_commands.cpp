@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "contract/core/line.h"
-#include "properties/core/lockstep.h"
 #include "scenarios/story/observed_member.h"
 
 namespace kvfence {
@@ -33,15 +32,6 @@ void tell_commands(const Scenario& scenario, const Setup& setup, Implementation&
     story.commands.back().answer = take_in(step.command, observation);
     story.commands.back().end = story.end;
   }
-}
-
-std::optional<Divergence> difference_of(const TargetSides& sides, const Scenario& scenario,
-                                        const std::string& planted_bug) {
-  const auto expected = sides.make_reference();
-  const auto actual =
-      planted_bug.empty() ? sides.make_optimized() : sides.make_planted(planted_bug);
-  Lockstep lockstep(*sides.checks, *expected, *actual);
-  return run_scenario(lockstep, scenario);
 }
 
 }  // namespace kvfence

@@ -3,15 +3,12 @@
 /// What the stories of all targets with devices have in common: their commands and answers.
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "contract/core/implementation.h"
 #include "contract/core/scenario.h"
-#include "properties/core/divergence.h"
 #include "scenarios/story/device_story.h"
-#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 
@@ -25,10 +22,5 @@ std::string answer_of(
 void tell_commands(const Scenario& scenario, const Setup& setup, Implementation& told,
                    DeviceStory& story,
                    const std::function<std::string(const Command&, const Observation&)>& take_in);
-
-/// The first difference of the side under test from the reference. Requires: a scenario of the
-/// target.
-std::optional<Divergence> difference_of(const TargetSides& sides, const Scenario& scenario,
-                                        const std::string& planted_bug);
 
 }  // namespace kvfence

@@ -28,22 +28,22 @@ void StoryRecorder::show(const StoryContent& content) {
 
 void StoryRecorder::finish() {
   name_operations();
-  for (const Race& race : device_.races()) add_race(race);
-  for (const virtual_device::Misuse& misuse : device_.misuses()) {
+  for (const Race& race : device_.device().races()) add_race(race);
+  for (const virtual_device::Misuse& misuse : device_.device().misuses()) {
     const std::string text = virtual_device::to_text(misuse);
     story_.misuses.push_back(text.substr(text.find(": ") + 2));
   }
 }
 
 StoryLane StoryRecorder::lane_of_stream(Actor actor) const {
-  const auto stream = stream_of_(actor);
+  const auto stream = device_.stream_of(actor);
   if (!stream) return kHostLane;
   return {static_cast<StoryStream>(static_cast<std::size_t>(*stream) + 1), rank_};
 }
 
 std::vector<StoryPage> StoryRecorder::pages_in(std::uintptr_t begin, std::uintptr_t end) const {
   std::vector<StoryPage> pages;
-  for (const cuda::PageName& page : pages_in_(begin, end)) {
+  for (const auto& page : device_.pages_in(begin, end)) {
     add_page(pages, {rank_, page.is_gpu, page.number});
   }
   return pages;

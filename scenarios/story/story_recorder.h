@@ -5,18 +5,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "contract/worker/worker.h"
-#include "cuda/virtual/device.h"
 #include "cuda/virtual/story.h"
-#include "cuda/worker/page_name.h"
+#include "planted/cuda/worker/rank_device.h"
 #include "scenarios/story/device_story.h"
 
 namespace kvfence {
@@ -29,25 +26,16 @@ struct StoryTransfer {
   std::set<StoryPage> pages = {};  ///< that it should touch
 };
 
-/// Devices of a rank give it stream_of, pages_in, device and set_story
-/// (cuda/worker/worker_on_virtual_device.h). Both outlive neither it nor the story.
+/// The device lives until finish(), and no longer than this and the story.
 class StoryRecorder {
  public:
-  template <class RankDevice>
-  StoryRecorder(RankDevice& of_rank, std::uint32_t rank, DeviceStory& story)
-      : rank_(rank),
-        story_(story),
-        device_(of_rank.device()),
-        stream_of_([&of_rank](virtual_device::Actor actor) { return of_rank.stream_of(actor); }),
-        pages_in_([&of_rank](std::uintptr_t begin, std::uintptr_t end) {
-          return of_rank.pages_in(begin, end);
-        }) {
-    of_rank.set_story(&raw_);
+  StoryRecorder(planted::cuda::RankDevice& device, std::uint32_t rank, DeviceStory& story)
+      : rank_(rank), story_(story), device_(device) {
+    device_.set_story(&raw_);
   }
   StoryRecorder(const StoryRecorder&) = delete;
   StoryRecorder& operator=(const StoryRecorder&) = delete;
 
-  std::uint32_t rank() const { return rank_; }
   /// What the device did since the last time, as part of the story's last command.
   void take_in();
   /// Transfers in the order in which they were accepted, in the story's last command.
@@ -84,9 +72,7 @@ class StoryRecorder {
 
   std::uint32_t rank_;
   DeviceStory& story_;
-  const virtual_device::Device& device_;
-  std::function<std::optional<worker::Stream>(virtual_device::Actor)> stream_of_;
-  std::function<std::vector<cuda::PageName>(std::uintptr_t, std::uintptr_t)> pages_in_;
+  planted::cuda::RankDevice& device_;
   virtual_device::Story raw_;
   std::size_t num_taken_ = 0;
   std::vector<virtual_device::Access> pending_;  ///< of the operation to be enqueued

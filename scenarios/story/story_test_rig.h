@@ -10,7 +10,9 @@
 
 #include "contract/core/check.h"
 #include "contract/core/scenario.h"
+#include "properties/core/lockstep.h"
 #include "scenarios/command/files.h"
+#include "scenarios/targets/targets.h"
 
 namespace kvfence {
 
@@ -45,6 +47,16 @@ inline std::vector<RaceFile> race_files(const Target& target, const char* folder
     files.push_back(std::move(file));
   }
   return files;
+}
+
+/// Whether the side under test differs from the reference.
+inline bool differs(const TargetSides& sides, const Scenario& scenario,
+                    const std::string& planted_bug) {
+  const auto expected = sides.make_reference();
+  const auto actual =
+      planted_bug.empty() ? sides.make_optimized() : sides.make_planted(planted_bug);
+  Lockstep lockstep(*sides.checks, *expected, *actual);
+  return run_scenario(lockstep, scenario).has_value();
 }
 
 }  // namespace kvfence
