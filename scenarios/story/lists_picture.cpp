@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/joined.h"
 #include "contract/core/line.h"
 #include "contract/eviction/eviction_target.h"
 #include "scenarios/story/explain_picture.h"
@@ -41,17 +43,15 @@ std::string status_text(const eviction::Entry& block) {
 }
 
 std::string blocks_text(const Entries& blocks) {
-  std::string text;
-  for (const eviction::Entry& block : blocks) {
-    text += (text.empty() ? "" : " ") + std::to_string(block.key) + status_text(block);
-  }
-  return text.empty() ? "-" : text;
+  if (blocks.empty()) return "-";
+  return joined(blocks, " ", [](const eviction::Entry& block) {
+    return std::to_string(block.key) + status_text(block);
+  });
 }
 
 std::string ghosts_text(const Ghosts& ghosts) {
-  std::string text;
-  for (std::uint32_t key : ghosts) text += (text.empty() ? "" : " ") + std::to_string(key);
-  return text.empty() ? "-" : text;
+  if (ghosts.empty()) return "-";
+  return joined(ghosts, " ", [](std::uint32_t key) { return std::to_string(key); });
 }
 
 std::set<std::uint32_t> keys_of(const Lists& expected, const Lists& actual) {
@@ -69,14 +69,11 @@ std::set<std::uint32_t> keys_of(const Lists& expected, const Lists& actual) {
 /// "T1?", "T2+1", "B1", or "." for a key that stands nowhere.
 std::string place_of(const Lists& lists, std::uint32_t key) {
   for (const auto& [name, blocks] : {std::pair{"T1", lists.t1}, std::pair{"T2", lists.t2}}) {
-    for (const eviction::Entry& block : *blocks) {
-      if (block.key == key) return name + status_text(block);
-    }
+    const auto block = std::ranges::find(*blocks, key, &eviction::Entry::key);
+    if (block != blocks->end()) return name + status_text(*block);
   }
   for (const auto& [name, ghosts] : {std::pair{"B1", lists.b1}, std::pair{"B2", lists.b2}}) {
-    for (std::uint32_t ghost : *ghosts) {
-      if (ghost == key) return name;
-    }
+    if (std::ranges::find(*ghosts, key) != ghosts->end()) return name;
   }
   return ".";
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "contract/core/declare.h"
+#include "contract/core/joined.h"
 #include "contract/core/line.h"
 #include "contract/engine/engine_target.h"
 #include "scenarios/story/observed_member.h"
@@ -26,21 +27,13 @@ void append(std::string& text, std::string_view separator, std::string_view part
   text += part;
 }
 
-std::string joined(const Names& names) {
-  std::string text;
-  for (const std::string& name : names) append(text, " ", name);
-  return text;
-}
-
 std::string who_ran(const std::vector<engine::ScheduledRequest>& scheduled) {
-  std::string text;
-  for (const engine::ScheduledRequest& each : scheduled) {
+  const std::string text = joined(scheduled, ", ", [](const engine::ScheduledRequest& each) {
     const std::size_t num_drafts = each.spec_tokens.size();
     std::string part = each.request + " " + std::to_string(each.num_tokens - num_drafts);
     if (num_drafts > 0) part += "+" + std::to_string(num_drafts) + " drafts";
-    if (!each.samples) part += " of a longer prompt";
-    append(text, ", ", part);
-  }
+    return each.samples ? part : part + " of a longer prompt";
+  });
   return text.empty() ? "nobody ran" : "ran " + text;
 }
 
@@ -57,7 +50,7 @@ std::string who_came_and_went(const Observation& observation) {
   }
   for (const char* word : {"preempted", "finished"}) {
     const Names& names = list_of<std::string>(observation, word);
-    if (!names.empty()) append(text, "; ", word + (" " + joined(names)));
+    if (!names.empty()) append(text, "; ", word + (" " + joined(names, " ")));
   }
   if (const auto* request = find_observed<std::string>(observation, "never_fits")) {
     append(text, "; ", *request + " never fits");
@@ -66,12 +59,10 @@ std::string who_came_and_went(const Observation& observation) {
 }
 
 std::string what_was_told(const std::vector<engine::RequestOutput>& outputs) {
-  std::string text;
-  for (const engine::RequestOutput& output : outputs) {
-    std::string part = output.request + " " + print(to_value(output.tokens));
-    if (is_finished(output.status)) part += " " + std::string(to_text(output.status));
-    append(text, ", ", part);
-  }
+  const std::string text = joined(outputs, ", ", [](const engine::RequestOutput& output) {
+    const std::string part = output.request + " " + print(to_value(output.tokens));
+    return is_finished(output.status) ? part + " " + std::string(to_text(output.status)) : part;
+  });
   return text.empty() ? "told nobody anything" : "told " + text;
 }
 
@@ -118,7 +109,7 @@ std::vector<std::string> story_of(const Observation& observation) {
                                    {"waiting ", "waiting"},
                                    {"skipped ", "skipped_waiting"}}) {
     const Names& names = list_of<std::string>(observation, name);
-    if (!names.empty()) append(places, "; ", word + joined(names));
+    if (!names.empty()) append(places, "; ", word + joined(names, " "));
   }
   add(std::move(places));
   return lines;
