@@ -294,9 +294,9 @@ EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
   KVFENCE_CHECK(!validate(options, requests), "a replay with options that were not validated");
   ReplaySides sides(checks_of(engine::Assembly::kOffloadingOnDevice), expected, actual,
                     options.state_every, kEnginePromise);
-  if (actual != nullptr) sides.keep_commands(SIZE_MAX);
+  if (actual != nullptr) sides.keep_commands();
   EngineReplayResult result = EngineReplay(requests, options, sides, progress).run();
-  if (result.divergence && actual != nullptr) result.scenario = sides.scenario();
+  result.scenario = sides.scenario_of_divergence();
   return result;
 }
 

@@ -175,9 +175,9 @@ OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
   const Setup setup = prepared(OffloadTarget::description(), Config(config));
   ReplaySides managers(offload_checks(), expected, actual, state_every,
                        "the traffic asks only for what a manager has to answer");
-  if (actual != nullptr) managers.keep_commands(SIZE_MAX);
+  if (actual != nullptr) managers.keep_commands();
   OffloadTierResult result = OffloadReplay(setup, managers).run(requests, progress);
-  if (result.divergence && actual != nullptr) result.scenario = managers.scenario();
+  result.scenario = managers.scenario_of_divergence();
   return result;
 }
 

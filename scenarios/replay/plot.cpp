@@ -12,6 +12,15 @@ std::string tick_text(double value, double step) {
   return step < 1 ? formatted("%g", value) : formatted("%.0f", value);
 }
 
+/// A step of 1, 2 or 5 times a power of ten that cuts [0, max] into three to eight.
+double tick_step(double max) {
+  const double power = std::pow(10, std::floor(std::log10(std::max(max, 1e-9) / 3)));
+  for (const double factor : {5.0, 2.0}) {
+    if (max / (factor * power) >= 3) return factor * power;
+  }
+  return power;
+}
+
 }  // namespace
 
 std::string formatted(const char* format, ...) {
@@ -28,14 +37,6 @@ std::string row(const char* name, const std::string& text) {
 }
 
 std::string percent(double share) { return formatted("%.2f %%", share * 100); }
-
-double tick_step(double max) {
-  const double power = std::pow(10, std::floor(std::log10(std::max(max, 1e-9) / 3)));
-  for (const double factor : {5.0, 2.0}) {
-    if (max / (factor * power) >= 3) return factor * power;
-  }
-  return power;
-}
 
 std::string blocks_bar(const BlockCounts& counts, std::size_t width) {
   const std::uint64_t used = std::uint64_t{counts.referenced} + counts.cached;

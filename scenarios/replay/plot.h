@@ -34,9 +34,6 @@ inline unsigned long long wide(std::uint64_t value) { return value; }
 /// "12.34 %" of a share of 0 to 1.
 std::string percent(double share);
 
-/// A step of 1, 2 or 5 times a power of ten that cuts [0, max] into three to eight.
-double tick_step(double max);
-
 /// `#` referenced, `=` cached, `.` empty, between bars. What is there at all shows: one referenced
 /// block is one mark.
 std::string blocks_bar(const BlockCounts& counts, std::size_t width);
@@ -65,7 +62,6 @@ class Plot {
 
   double x(double value) const;
   double y(double value) const;
-  const Area& area() const { return area_; }
 
   /// The axes and their labels.
   void frame(std::string_view x_label, std::string_view y_label);

@@ -27,7 +27,7 @@ void ReplaySides::start(const Setup& setup) {
 
 bool ReplaySides::send(const Command& command, bool want_state,
                        std::initializer_list<ErrorCode> may_refuse) {
-  if (num_commands_ < num_kept_) scenario_.steps.push_back({command, std::nullopt, {}});
+  if (keeps_commands_) scenario_.steps.push_back({command, std::nullopt, {}});
   ++num_commands_;
   if (lockstep_) {
     divergence_ = lockstep_->step(command, std::nullopt, want_state);
@@ -41,10 +41,6 @@ bool ReplaySides::send(const Command& command, bool want_state,
   const bool is_answer = error == ErrorCode::kNone ||
                          std::find(may_refuse.begin(), may_refuse.end(), error) != may_refuse.end();
   return is_answer || refuse("error", "none", std::string(to_text(error)));
-}
-
-void ReplaySides::finish() {
-  if (lockstep_ && !is_over()) divergence_ = lockstep_->finish();
 }
 
 bool ReplaySides::diverge(std::string field, std::string expected, std::string actual,

@@ -53,14 +53,13 @@ class ReplaySides {
   ReplaySides(const Checks& checks, Implementation& expected, Implementation* actual,
               std::uint32_t state_every, std::string promise);
 
-  /// From now on the first `num_commands` commands are kept, to report a divergence as a scenario.
-  void keep_commands(std::size_t num_commands) { num_kept_ = num_commands; }
+  /// From now on commands are kept, to report a divergence as a scenario.
+  void keep_commands() { keeps_commands_ = true; }
 
   void start(const Setup& setup);
   /// Sends one command; false: the replay is over. may_refuse: errors that are answers.
   bool send(const Command& command, bool want_state = false,
             std::initializer_list<ErrorCode> may_refuse = {});
-  void finish();
 
   /// An answer that nobody may give to well-formed traffic; in lockstep the rules are there before.
   /// False: the replay is over.
@@ -74,8 +73,10 @@ class ReplaySides {
   /// What the expected side answered to the last command; default numbers before the first one.
   const Observation& seen() const { return lockstep_ ? lockstep_->last_expected() : seen_; }
   std::size_t num_commands() const { return num_commands_; }
-  /// What was kept.
-  const Scenario& scenario() const { return scenario_; }
+  /// All commands up to and including the one that diverged, if one did and they were kept.
+  std::optional<Scenario> scenario_of_divergence() const {
+    return divergence_ && keeps_commands_ ? std::optional(scenario_) : std::nullopt;
+  }
 
  private:
   void take_failure(const std::optional<ImplementationFailure>& failure);
@@ -86,7 +87,7 @@ class ReplaySides {
   std::unique_ptr<World> world_;  ///< of one that runs alone, as is what it showed last
   Observation seen_;
   Scenario scenario_;
-  std::size_t num_kept_ = 0;
+  bool keeps_commands_ = false;
   std::size_t num_commands_ = 0;
   std::optional<Divergence> divergence_;
 };

@@ -1,8 +1,8 @@
 #include "scenarios/replay/scheduler_replay.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
+#include <deque>
 #include <initializer_list>
 #include <utility>
 
@@ -18,31 +18,8 @@ using Clock = std::chrono::steady_clock;
 /// Bit 31 keeps generated tokens apart from a prompt's counting ones.
 constexpr TokenId kGenerated = 0x8000'0000;
 
-constexpr std::size_t kStepsInFlightMax = 2;
 constexpr std::uint64_t kSamplesByDefault = 200;
 constexpr std::uint64_t kShortestIntervalMs = 100;
-
-/// The mean of a number, weighted with how long it had each value.
-class RangeUnderWay {
- public:
-  void add(std::uint32_t value, std::uint64_t duration_us) {
-    range_.min = std::min(range_.min, value);
-    range_.max = std::max(range_.max, value);
-    weighted_sum_ += static_cast<double>(value) * static_cast<double>(duration_us);
-    weight_ += static_cast<double>(duration_us);
-  }
-  NumberRange finish() const {
-    if (range_.min > range_.max) return {0, 0, 0};
-    NumberRange range = range_;
-    range.mean = weight_ > 0 ? weighted_sum_ / weight_ : range.max;
-    return range;
-  }
-
- private:
-  NumberRange range_;
-  double weighted_sum_ = 0;
-  double weight_ = 0;
-};
 
 /// Cuts simulated time into intervals.
 class TimeSeries {
@@ -96,8 +73,7 @@ class SchedulerReplay {
         series_(interval_ms()) {
     progress_of_.resize(requests_.size());
     // Before the first command nothing is shown: the null block alone is held.
-    numbers_.counts = {options.gpu_blocks - 1, 0, 1};
-    series_.set(0, 0, numbers_.counts);
+    series_.set(0, 0, {options.gpu_blocks - 1, 0, 1});
   }
 
   SchedulerReplayResult run() {
@@ -109,7 +85,7 @@ class SchedulerReplay {
         // A second step is planned before the first one is waited for.
         if (is_over() || can_plan()) continue;
       }
-      if (num_in_flight_ > 0) {
+      if (!steps_.empty()) {
         finish_oldest_step();
       } else if (next_ < requests_.size()) {
         pass_time_until(arrival_us(next_));
@@ -143,14 +119,6 @@ class SchedulerReplay {
     std::uint64_t num_updates_before = 0;
   };
 
-  /// What is shown after every command.
-  struct Numbers {
-    std::uint32_t running = 0;
-    std::uint32_t waiting = 0;
-    bool has_finished = false;  ///< the next step has finished requests to report
-    BlockCounts counts;
-  };
-
   std::uint64_t interval_ms() const {
     if (options_.interval_ms > 0) return options_.interval_ms;
     return std::max(totals_of(requests_).span_ms / kSamplesByDefault, kShortestIntervalMs);
@@ -162,15 +130,16 @@ class SchedulerReplay {
     return sides_.seen().numbers.as<engine::Observation>();
   }
 
+  std::uint32_t num_waiting() const { return seen().num_unfinished - seen().num_running; }
+  BlockCounts counts() const {
+    return {seen().num_empty_blocks, seen().num_cached_blocks, seen().num_referenced_blocks};
+  }
+
   /// As ReplaySides.
   bool send(engine::Command command, std::initializer_list<ErrorCode> may_refuse = {},
             bool want_state = false) {
     if (!sides_.send(Command(std::move(command)), want_state, may_refuse)) return false;
-    numbers_ = {seen().num_running,
-                seen().num_unfinished - seen().num_running,
-                seen().has_finished,
-                {seen().num_empty_blocks, seen().num_cached_blocks, seen().num_referenced_blocks}};
-    series_.set(numbers_.running, numbers_.waiting, numbers_.counts);
+    series_.set(seen().num_running, num_waiting(), counts());
     return true;
   }
 
@@ -219,13 +188,13 @@ class SchedulerReplay {
 
   /// A step after one without tokens would be without tokens as well.
   bool can_plan() const {
-    if (is_over() || num_in_flight_ == config_.max_concurrent_batches) return false;
-    if (num_in_flight_ > 0 && steps_[oldest_].num_tokens == 0) return false;
-    return numbers_.running + numbers_.waiting > 0 || numbers_.has_finished;
+    if (is_over() || steps_.size() == config_.max_concurrent_batches) return false;
+    if (!steps_.empty() && steps_.front().num_tokens == 0) return false;
+    return seen().num_unfinished > 0 || seen().has_finished;
   }
 
   void plan() {
-    StepInFlight& step = steps_[(oldest_ + num_in_flight_++) % steps_.size()];
+    StepInFlight& step = steps_.emplace_back();
     step.num_updates_before = num_updates_;
     ++num_planned_;
     if (!send_timed(engine::Schedule{})) return;
@@ -247,8 +216,6 @@ class SchedulerReplay {
   }
 
   void take_plan(const engine::Observation& plan, StepInFlight& step) {
-    step.sampling.clear();
-    step.num_tokens = 0;
     for (const engine::ScheduledRequest& entry : *plan.scheduled) {
       step.num_tokens += entry.num_tokens;
       if (!entry.samples) continue;
@@ -276,13 +243,12 @@ class SchedulerReplay {
   }
 
   void finish_oldest_step() {
-    const StepInFlight& step = steps_[oldest_];
+    const StepInFlight step = std::move(steps_.front());
+    steps_.pop_front();
     pass_time_until(step.end_us);
     if (!send_timed(sampled(step), tap_.wants_keys)) return;
     if (tap_.take && !tap_.take(now_us_, *seen().events, *seen().keys)) is_tapped_out_ = true;
     ++num_updates_;
-    --num_in_flight_;
-    oldest_ = (oldest_ + 1) % steps_.size();
     take_outputs(step);
     if (!is_over()) propose_drafts(step);
     if (progress_) progress_(num_ended_ + result_.refused, requests_.size());
@@ -292,7 +258,7 @@ class SchedulerReplay {
       pass_time_until(arrival_us(next_));
     } else {
       sides_.diverge("scheduled", "tokens", "none",
-                     std::to_string(numbers_.running + numbers_.waiting) +
+                     std::to_string(seen().num_unfinished) +
                          " requests are unfinished and no step schedules any of them");
     }
   }
@@ -394,11 +360,11 @@ class SchedulerReplay {
   }
 
   void note_numbers(std::uint64_t duration_us) {
-    running_.add(numbers_.running, duration_us);
-    waiting_.add(numbers_.waiting, duration_us);
-    empty_.add(numbers_.counts.empty, duration_us);
-    cached_.add(numbers_.counts.cached, duration_us);
-    referenced_.add(numbers_.counts.referenced, duration_us);
+    result_.running.add(seen().num_running, duration_us);
+    result_.waiting.add(num_waiting(), duration_us);
+    result_.empty.add(counts().empty, duration_us);
+    result_.cached.add(counts().cached, duration_us);
+    result_.referenced.add(counts().referenced, duration_us);
   }
 
   void check_plan(std::uint32_t num_tokens) {
@@ -408,13 +374,13 @@ class SchedulerReplay {
                      field + " is beyond its limit");
     };
     at_most("scheduled", config_.token_budget(), num_tokens);
-    at_most("num_running", config_.max_num_seqs, numbers_.running);
+    at_most("num_running", config_.max_num_seqs, seen().num_running);
     check_blocks();
   }
 
   void check_blocks() {
-    const BlockCounts& counts = numbers_.counts;
-    const std::uint64_t sum = std::uint64_t{counts.empty} + counts.cached + counts.referenced;
+    const auto [empty, cached, referenced] = counts();
+    const std::uint64_t sum = std::uint64_t{empty} + cached + referenced;
     if (sum == options_.gpu_blocks) return;
     sides_.diverge("empty + cached + referenced", std::to_string(options_.gpu_blocks),
                    std::to_string(sum), "every block is empty, cached or referenced");
@@ -422,8 +388,8 @@ class SchedulerReplay {
 
   void check_end() {
     check_blocks();
-    if (numbers_.counts.referenced != 1) {
-      sides_.diverge("referenced", "1", std::to_string(numbers_.counts.referenced),
+    if (counts().referenced != 1) {
+      sides_.diverge("referenced", "1", std::to_string(counts().referenced),
                      "after the last request the null block alone is referenced");
     }
     const std::size_t num_accounted = num_ended_ + result_.refused;
@@ -441,11 +407,6 @@ class SchedulerReplay {
     result_.first_token = distribution_of(std::move(first_token_us_));
     result_.completion = distribution_of(std::move(completion_us_));
     result_.time_per_output = distribution_of(std::move(time_per_output_us_));
-    result_.running = running_.finish();
-    result_.waiting = waiting_.finish();
-    result_.empty = empty_.finish();
-    result_.cached = cached_.finish();
-    result_.referenced = referenced_.finish();
     result_.samples = series_.finish();
     return std::move(result_);
   }
@@ -462,16 +423,12 @@ class SchedulerReplay {
   std::size_t next_ = 0;                      ///< to arrive
   std::vector<RequestProgress> progress_of_;  ///< by number of the request
   std::size_t num_ended_ = 0;
-  // In flight, as a ring, so that a step is planned into the memory of an earlier one.
-  std::array<StepInFlight, kStepsInFlightMax> steps_;
-  std::size_t oldest_ = 0;
-  std::size_t num_in_flight_ = 0;
+  std::deque<StepInFlight> steps_;  ///< in flight, the oldest first
   std::uint64_t num_planned_ = 0;
   std::uint64_t num_updates_ = 0;
   std::uint64_t now_us_ = 0;
   std::uint64_t worker_free_us_ = 0;
   std::uint64_t latest_arrival_us_ = 0;
-  Numbers numbers_;  ///< after the last command
   std::size_t num_lists_of_drafts_ = 0;
 
   TimeSeries series_;
@@ -479,11 +436,6 @@ class SchedulerReplay {
   std::vector<std::uint64_t> first_token_us_;
   std::vector<std::uint64_t> completion_us_;
   std::vector<std::uint64_t> time_per_output_us_;
-  RangeUnderWay running_;
-  RangeUnderWay waiting_;
-  RangeUnderWay empty_;
-  RangeUnderWay cached_;
-  RangeUnderWay referenced_;
   SchedulerReplayResult result_;
 };
 
@@ -561,6 +513,14 @@ Distribution distribution_of(std::vector<std::uint64_t> values) {
   distribution.p99 = percentile(99);
   distribution.max = values.back();
   return distribution;
+}
+
+void NumberRange::add(std::uint32_t value, std::uint64_t duration_us) {
+  min = num_++ == 0 ? value : std::min(min, value);
+  max = std::max(max, value);
+  weighted_sum_ += static_cast<double>(value) * static_cast<double>(duration_us);
+  weight_ += static_cast<double>(duration_us);
+  mean = weight_ > 0 ? weighted_sum_ / weight_ : max;
 }
 
 double SchedulerSample::hit_rate() const { return ratio(found_tokens, admitted_tokens); }

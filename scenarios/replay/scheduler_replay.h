@@ -87,9 +87,16 @@ Distribution distribution_of(std::vector<std::uint64_t> values);
 
 /// A number over the time in which steps ran; the mean is weighted with it.
 struct NumberRange {
-  std::uint32_t min = UINT32_MAX;
+  std::uint32_t min = 0;
   std::uint32_t max = 0;
   double mean = 0;
+
+  void add(std::uint32_t value, std::uint64_t duration_us);
+
+ private:
+  std::uint64_t num_ = 0;
+  double weighted_sum_ = 0;
+  double weight_ = 0;
 };
 
 /// A row of the time series. Sums count what came back in (end - interval, end]; numbers are those

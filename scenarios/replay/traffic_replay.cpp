@@ -33,10 +33,9 @@ class TrafficReplay {
     result_.peak_referenced = counts_.referenced;
   }
 
-  /// Stops at the first divergence or after commands_max commands.
-  TrafficReplayResult run(std::span<const MooncakeRequest> requests, std::size_t commands_max,
+  /// Stops at the first divergence.
+  TrafficReplayResult run(std::span<const MooncakeRequest> requests,
                           const ReplayProgress& progress) {
-    commands_max_ = commands_max;
     const std::size_t num_requests = std::min(requests.size(), options_.requests_max);
     const std::size_t per_sample =
         num_requests / std::max<std::uint32_t>(options_.samples_max, 1) + 1;
@@ -51,16 +50,13 @@ class TrafficReplay {
     }
     while (!running_.empty() && end_oldest(/*want_state=*/running_.size() == 1)) {
     }
-    pools_.finish();
     result_.commands = pools_.num_commands();
     result_.divergence = pools_.divergence();
     return std::move(result_);
   }
 
  private:
-  bool is_over() const {
-    return is_tapped_out_ || pools_.is_over() || pools_.num_commands() >= commands_max_;
-  }
+  bool is_over() const { return is_tapped_out_ || pools_.is_over(); }
 
   const block_pool::Observation& seen() const {
     return pools_.seen().numbers.as<block_pool::Observation>();
@@ -177,7 +173,6 @@ class TrafficReplay {
   ReplaySides& pools_;
   const EventsTap& tap_;
   bool is_tapped_out_ = false;
-  std::size_t commands_max_ = SIZE_MAX;
   std::deque<Command> running_;  ///< what ends each running request, oldest first
   BlockCounts counts_;           ///< after the last command
   std::uint64_t latest_ms_ = 0;
@@ -215,14 +210,9 @@ TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                    const EventsTap& tap) {
   KVFENCE_CHECK(!validate(options), "a replay with options that were not validated");
   ReplaySides pools(block_pool_checks(), expected, actual, options.state_every, kPromise);
-  TrafficReplayResult result = TrafficReplay(options, pools, tap).run(requests, SIZE_MAX, progress);
-  if (result.divergence) {
-    const std::size_t num_commands = std::min(result.divergence->step + 1, result.commands);
-    ReplaySides again(block_pool_checks(), expected, nullptr, options.state_every, kPromise);
-    again.keep_commands(num_commands);
-    TrafficReplay(options, again, {}).run(requests, num_commands, {});
-    result.scenario = again.scenario();
-  }
+  pools.keep_commands();
+  TrafficReplayResult result = TrafficReplay(options, pools, tap).run(requests, progress);
+  result.scenario = pools.scenario_of_divergence();
   return result;
 }
 

@@ -93,8 +93,7 @@ struct TrafficReplayResult {
 /// tap: with enable_kv_cache_events.
 ///
 /// Requires: valid options.
-/// Cost:     no history is kept: after a divergence the commands are made again by a second replay
-///           through `expected` alone.
+/// Cost:     keeps all commands until the end, to report a divergence as a scenario.
 TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
                                    const TrafficReplayOptions& options, Implementation& expected,
                                    Implementation* actual, const ReplayProgress& progress = {},
