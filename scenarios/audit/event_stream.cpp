@@ -1,14 +1,15 @@
 #include "scenarios/audit/event_stream.h"
 
-#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
 
 #include "contract/core/hex.h"
+#include "contract/core/joined.h"
 
 namespace kvfence::audit {
 namespace {
@@ -20,29 +21,8 @@ constexpr const char* kEngineName = "kvfence";
 
 constexpr std::uint32_t kRank = 0;
 
-struct Change {
-  std::vector<BlockHash> added;
-  std::vector<BlockHash> removed;
-};
-
-void append_hashes(std::string& out, const std::vector<BlockHash>& hashes, bool low64) {
-  out += '[';
-  for (const BlockHash& hash : hashes) {
-    EventHash shown{hash, false};
-    if (low64) to_low64(shown);
-    if (&hash != &hashes.front()) out += ',';
-    out += '"' + to_hex(shown.bytes) + '"';
-  }
-  out += ']';
-}
-
-/// What is in `left` more often than in `right`. Requires: both sorted.
-std::vector<BlockHash> without(const std::vector<BlockHash>& left,
-                               const std::vector<BlockHash>& right) {
-  std::vector<BlockHash> rest;
-  std::set_difference(left.begin(), left.end(), right.begin(), right.end(),
-                      std::back_inserter(rest));
-  return rest;
+InputError unwritable(const char* option, std::string found) {
+  return {option, {}, std::move(found), "a file that can be written"};
 }
 
 }  // namespace
@@ -53,32 +33,33 @@ bool EventStreamOptions::is_recorded() const {
 
 std::string TruthDiff::take(std::uint64_t sequence, const std::vector<BlockHash>& keys,
                             bool low64) {
-  std::map<GroupId, Change> changes;
+  std::map<GroupId, std::map<BlockHash, int>> changes;  // copies more or fewer
+  const auto count = [&](const BlockHash& key, int copies) {
+    if (!key.empty()) changes[get_group_id(key)][BlockHash(get_block_hash(key))] += copies;
+  };
   before_.resize(keys.size());
   for (std::size_t block = 0; block < keys.size(); ++block) {
     BlockHash& before = before_[block];
     if (before == keys[block]) continue;
-    const auto note = [&](const BlockHash& key, std::vector<BlockHash> Change::*list) {
-      if (key.empty()) return;
-      (changes[get_group_id(key)].*list).emplace_back(get_block_hash(key));
-    };
-    note(before, &Change::removed);
-    note(keys[block], &Change::added);
+    count(before, -1);
+    count(keys[block], 1);
     before = keys[block];
   }
   std::string lines;
-  for (auto& [group, change] : changes) {
-    std::sort(change.added.begin(), change.added.end());
-    std::sort(change.removed.begin(), change.removed.end());
-    const auto added = without(change.added, change.removed);
-    const auto removed = without(change.removed, change.added);
+  for (const auto& [group, copies_of] : changes) {
+    std::vector<std::string> added;
+    std::vector<std::string> removed;
+    for (const auto& [hash, copies] : copies_of) {
+      EventHash shown{hash, false};
+      if (low64) to_low64(shown);
+      auto& list = copies > 0 ? added : removed;
+      list.insert(list.end(), static_cast<std::size_t>(std::abs(copies)),
+                  '"' + to_hex(shown.bytes) + '"');
+    }
     if (added.empty() && removed.empty()) continue;
     lines += "{\"sequence\":" + std::to_string(sequence) + ",\"group\":" + std::to_string(group) +
-             ",\"medium\":\"GPU\",\"added\":";
-    append_hashes(lines, added, low64);
-    lines += ",\"removed\":";
-    append_hashes(lines, removed, low64);
-    lines += "}\n";
+             ",\"medium\":\"GPU\",\"added\":[" + joined(added, ",") + "],\"removed\":[" +
+             joined(removed, ",") + "]}\n";
   }
   return lines;
 }
@@ -89,7 +70,7 @@ Parsed<std::unique_ptr<EventStream>> EventStream::open(const EventStreamOptions&
   if (options.is_recorded()) {
     stream->recording_ = std::make_unique<RecordingWriter>();
     if (auto problem = stream->recording_->open(options.publisher.endpoint)) {
-      return InputError{"--publish", {}, *problem, "a file that can be written"};
+      return unwritable("--publish", *problem);
     }
   } else {
     auto publisher = Publisher::open(options.publisher);
@@ -97,12 +78,9 @@ Parsed<std::unique_ptr<EventStream>> EventStream::open(const EventStreamOptions&
     stream->publisher_ = std::move(*publisher);
   }
   if (!options.truth_file.empty()) {
-    stream->truth_file_.reset(std::fopen(options.truth_file.c_str(), "wb"));
+    stream->truth_file_.open(options.truth_file, std::ios::binary);
     if (!stream->truth_file_) {
-      return InputError{"--truth",
-                        {},
-                        options.truth_file + " (" + std::strerror(errno) + ")",
-                        "a file that can be written"};
+      return unwritable("--truth", options.truth_file + " (" + std::strerror(errno) + ")");
     }
   }
   return stream;
@@ -124,7 +102,7 @@ bool EventStream::take(std::uint64_t time_us, const std::vector<KVCacheEvent>& e
   outgoing.batch.time = static_cast<double>(time_us) / kMicrosecondsASecond;
   outgoing.batch.data_parallel_rank = kRank;
   for (const KVCacheEvent& event : events) outgoing.batch.events.push_back(to_event(event));
-  if (truth_file_) outgoing.truth = truth_.take(outgoing.sequence, keys, options_.low64);
+  if (truth_file_.is_open()) outgoing.truth = truth_.take(outgoing.sequence, keys, options_.low64);
   faults_.take(std::move(outgoing), out_);
   return send_all();
 }
@@ -134,9 +112,7 @@ bool EventStream::finish() {
   faults_.finish(out_);
   if (!send_all() || !write_truth("{\"end\":" + std::to_string(next_sequence_) + "}\n"))
     return false;
-  if (truth_file_ && std::fflush(truth_file_.get()) != 0) {
-    return fail("--truth", std::strerror(errno), "a file that can be written");
-  }
+  if (!truth_file_.flush()) return fail("--truth", std::strerror(errno));
   if (publisher_) publisher_->finish();
   return true;
 }
@@ -175,7 +151,7 @@ bool EventStream::send(Outgoing& outgoing) {
     if (!outgoing.is_sent) return true;
     const auto problem = recording_->write(
         {.engine = kEngineName, .message = std::move(message), .time = outgoing.batch.time});
-    return !problem || fail("--publish", *problem, "a file that can be written");
+    return !problem || fail("--publish", *problem);
   }
   if (outgoing.is_sent) {
     if (auto error = publisher_->send(message, outgoing.is_kept)) {
@@ -189,16 +165,14 @@ bool EventStream::send(Outgoing& outgoing) {
 }
 
 bool EventStream::write_truth(const std::string& lines) {
-  if (!truth_file_ || lines.empty()) return true;
-  if (std::fwrite(lines.data(), 1, lines.size(), truth_file_.get()) == lines.size() &&
-      (!publisher_ || std::fflush(truth_file_.get()) == 0)) {
-    return true;
-  }
-  return fail("--truth", std::strerror(errno), "a file that can be written");
+  if (!truth_file_.is_open() || lines.empty()) return true;
+  truth_file_ << lines;
+  if (publisher_) truth_file_.flush();
+  return truth_file_.good() || fail("--truth", std::strerror(errno));
 }
 
-bool EventStream::fail(const char* option, std::string found, std::string expected) {
-  error_ = InputError{option, {}, std::move(found), std::move(expected)};
+bool EventStream::fail(const char* option, std::string found) {
+  error_ = unwritable(option, std::move(found));
   return false;
 }
 

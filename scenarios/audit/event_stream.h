@@ -14,7 +14,7 @@
 /// their message is sent.
 
 #include <cstdint>
-#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,24 +76,20 @@ class EventStream {
   const std::vector<Injection>& injections() const { return faults_.injections(); }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-
   EventStream(const EventStreamOptions& options, HashAlgorithm algorithm)
       : options_(options), faults_(options.faults, algorithm) {}
 
   bool send_all();
   bool send(Outgoing& outgoing);
   bool write_truth(const std::string& lines);
-  bool fail(const char* option, std::string found, std::string expected);
+  bool fail(const char* option, std::string found);
 
   EventStreamOptions options_;
   FaultInjector faults_;
   TruthDiff truth_;
   std::unique_ptr<Publisher> publisher_;
   std::unique_ptr<RecordingWriter> recording_;
-  std::unique_ptr<std::FILE, Close> truth_file_;
+  std::ofstream truth_file_;
   Publisher::Clock::time_point start_;
   std::uint64_t next_sequence_ = 0;
   std::vector<Outgoing> out_;

@@ -118,8 +118,7 @@ bool RecordingReader::read(Arrival& out) {
 
 std::optional<std::string> RecordingWriter::open(const std::string& path) {
   path_ = path;
-  file_.reset(std::fopen(path.c_str(), "wb"));
-  if (!file_) return path + ": " + std::strerror(errno);
+  file_ = std::ofstream(path, std::ios::binary);
   return put(kRecordingHead);
 }
 
@@ -130,9 +129,8 @@ std::optional<std::string> RecordingWriter::write(const Arrival& arrival) {
 }
 
 std::optional<std::string> RecordingWriter::put(std::string_view bytes) {
-  const bool is_whole = std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) == bytes.size() &&
-                        std::fflush(file_.get()) == 0;
-  if (is_whole) return std::nullopt;
+  file_ << bytes << std::flush;
+  if (file_) return std::nullopt;
   return path_ + ": " + std::strerror(errno);
 }
 

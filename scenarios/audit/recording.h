@@ -15,8 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <memory>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,14 +70,10 @@ class RecordingWriter {
   std::optional<std::string> write(const Arrival& arrival);
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-
   std::optional<std::string> put(std::string_view bytes);
 
   std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  std::ofstream file_;
   std::string record_;
 };
 
