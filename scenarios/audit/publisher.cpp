@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
+#include <concepts>
+#include <cstdint>
 #include <deque>
 #include <string_view>
 #include <utility>
@@ -25,6 +28,11 @@ constexpr int kHighWaterMark = 1000;
 /// Until a slow subscriber is tried again, where no replay request comes first.
 constexpr std::chrono::milliseconds kRetry{1};
 
+/// Options of sockets are ints.
+int capped(std::integral auto value) {
+  return static_cast<int>(std::min<std::uint64_t>(static_cast<std::uint64_t>(value), INT_MAX));
+}
+
 class ZmqPublisher final : public Publisher {
   using milliseconds = std::chrono::milliseconds;
   using seconds = std::chrono::seconds;
@@ -35,9 +43,9 @@ class ZmqPublisher final : public Publisher {
     pub_.set(zmq::sockopt::xpub_verboser, 1);
     pub_.set(zmq::sockopt::xpub_nodrop, 1);
     pub_.set(zmq::sockopt::sndhwm, kHighWaterMark);
-    pub_.set(zmq::sockopt::linger, static_cast<int>(milliseconds(patience()).count()));
+    pub_.set(zmq::sockopt::linger, capped(milliseconds(patience()).count()));
     // A whole replay fits, twice, since what was read is noticed late.
-    replay_.set(zmq::sockopt::sndhwm, static_cast<int>(2 * (options.buffer_steps + 1)));
+    replay_.set(zmq::sockopt::sndhwm, capped(2 * (options.buffer_steps + 1)));
     replay_.set(zmq::sockopt::linger, 0);
   }
 

@@ -120,6 +120,14 @@ TEST(Publisher, NamesAnEndpointThatCannotBeBound) {
   EXPECT_NE(publisher.error().found.find("'tcp://nowhere'"), std::string::npos);
 }
 
+TEST(Publisher, TakesMoreThanASocketCounts) {
+  EXPECT_TRUE(Publisher::open({.endpoint = "tcp://127.0.0.1:*",
+                               .replay_endpoint = {},
+                               .topic = {},
+                               .buffer_steps = SIZE_MAX / 4,
+                               .patience_seconds = UINT32_MAX}));
+}
+
 TEST(Publisher, WaitsForSubscribersAndNotForever) {
   PublisherOptions options = options_with(1, false);
   options.subscribers = 2;
