@@ -1,8 +1,8 @@
 #include "scenarios/audit/decode.h"
 
 #include <bit>
+#include <functional>
 #include <limits>
-#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -86,52 +86,18 @@ class Reader {
     if (first < 0x90) return sized(head, Kind::kMap, first & 0x0F);
     if (first < 0xA0) return sized(head, Kind::kArray, first & 0x0F);
     if (first < 0xC0) return sized(head, Kind::kText, first & 0x1F);
-    switch (first) {
-      case 0xC0:
-        return scalar(head, Kind::kNil, 0);
-      case 0xC2:
-      case 0xC3:
-        return scalar(head, Kind::kBool, first & 1);
-      case 0xC4:
-      case 0xC5:
-      case 0xC6:
-        return follows(head, Kind::kBytes, 1U << (first - 0xC4));
-      case 0xC7:
-      case 0xC8:
-      case 0xC9:
-        return follows(head, Kind::kExtension, 1U << (first - 0xC7));
-      case 0xCA:
-      case 0xCB:
-        return follows(head, Kind::kFloat, first == 0xCA ? 4 : 8);
-      case 0xCC:
-      case 0xCD:
-      case 0xCE:
-      case 0xCF:
-        return follows(head, Kind::kUnsigned, 1U << (first - 0xCC));
-      case 0xD0:
-      case 0xD1:
-      case 0xD2:
-      case 0xD3:
-        return follows(head, Kind::kNegative, 1U << (first - 0xD0));
-      case 0xD4:
-      case 0xD5:
-      case 0xD6:
-      case 0xD7:
-      case 0xD8:
-        return sized(head, Kind::kExtension, 1U << (first - 0xD4));
-      case 0xD9:
-      case 0xDA:
-      case 0xDB:
-        return follows(head, Kind::kText, 1U << (first - 0xD9));
-      case 0xDC:
-      case 0xDD:
-        return follows(head, Kind::kArray, first == 0xDC ? 2 : 4);
-      case 0xDE:
-      case 0xDF:
-        return follows(head, Kind::kMap, first == 0xDE ? 2 : 4);
-      default:
-        return fail(at_ - 1, "a byte 0xc1", "a value");
-    }
+    if (first == 0xC0) return scalar(head, Kind::kNil, 0);
+    if (first == 0xC1) return fail(at_ - 1, "a byte 0xc1", "a value");
+    if (first <= 0xC3) return scalar(head, Kind::kBool, first & 1);
+    if (first <= 0xC6) return follows(head, Kind::kBytes, 1U << (first - 0xC4));
+    if (first <= 0xC9) return follows(head, Kind::kExtension, 1U << (first - 0xC7));
+    if (first <= 0xCB) return follows(head, Kind::kFloat, 4U << (first - 0xCA));
+    if (first <= 0xCF) return follows(head, Kind::kUnsigned, 1U << (first - 0xCC));
+    if (first <= 0xD3) return follows(head, Kind::kNegative, 1U << (first - 0xD0));
+    if (first <= 0xD8) return sized(head, Kind::kExtension, 1U << (first - 0xD4));
+    if (first <= 0xDB) return follows(head, Kind::kText, 1U << (first - 0xD9));
+    if (first <= 0xDD) return follows(head, Kind::kArray, 2U << (first - 0xDC));
+    return follows(head, Kind::kMap, 2U << (first - 0xDE));
   }
 
   /// As read, for the numbers that token ids are: most of a payload. False: it is no such number,
@@ -329,42 +295,29 @@ bool read_value(Reader& reader, std::vector<T>& out) {
   return true;
 }
 
-/// A field by its name in maps; its place in arrays is its place in the list.
+/// The fields of an event: in maps by name, in arrays by their place in the list.
 template <class E>
-struct FieldReader {
-  std::string_view name;
-  bool (*read)(Reader&, E&);
-  bool is_required = false;
-};
+class KnownFields {
+ public:
+  struct Field {
+    std::string_view name;
+    std::function<bool(Reader&, E&)> read;
+    bool is_required = false;
+  };
 
-template <auto member, class E>
-bool read_member(Reader& reader, E& event) {
-  return read_value(reader, event.*member);
-}
+  KnownFields() { E::declare(*this); }
+  const std::vector<Field>& list() const { return list_; }
 
-constexpr FieldReader<StoredEvent> kStoredFields[] = {
-    {"block_hashes", read_member<&StoredEvent::block_hashes>, true},
-    {"parent_block_hash", read_member<&StoredEvent::parent_block_hash>},
-    {"token_ids", read_member<&StoredEvent::token_ids>, true},
-    {"block_size", read_member<&StoredEvent::block_size>, true},
-    {"lora_id", read_member<&StoredEvent::lora_id>},
-    {"medium", read_member<&StoredEvent::medium>},
-    {"lora_name", read_member<&StoredEvent::lora_name>},
-    {"extra_keys", read_member<&StoredEvent::extra_keys>},
-    {"group_idx", read_member<&StoredEvent::group_idx>},
-    {"kv_cache_spec_kind", read_member<&StoredEvent::kv_cache_spec_kind>},
-    {"kv_cache_spec_sliding_window", read_member<&StoredEvent::kv_cache_spec_sliding_window>},
-    {"locality", read_member<&StoredEvent::locality>},
-    {"ownership", read_member<&StoredEvent::ownership>},
-    {"session_id", read_member<&StoredEvent::session_id>},
-    {"lookahead_token_ids", read_member<&StoredEvent::lookahead_token_ids>},
-};
-constexpr FieldReader<RemovedEvent> kRemovedFields[] = {
-    {"block_hashes", read_member<&RemovedEvent::block_hashes>, true},
-    {"medium", read_member<&RemovedEvent::medium>},
-    {"group_idx", read_member<&RemovedEvent::group_idx>},
-    {"locality", read_member<&RemovedEvent::locality>},
-    {"ownership", read_member<&RemovedEvent::ownership>},
+  template <class T>
+  void add(std::string_view name, T E::*member, std::optional<WireRelease> = {}) {
+    constexpr bool kIsOptional = requires(T & value) { value.reset(); };
+    list_.push_back(
+        {name, [member](Reader& reader, E& event) { return read_value(reader, event.*member); },
+         !kIsOptional});
+  }
+
+ private:
+  std::vector<Field> list_;
 };
 
 constexpr std::string_view kTypeField = "type";
@@ -445,15 +398,9 @@ class BatchDecoder {
     if (!(is_map ? find_type(begin, head.value, tag) : read_value(reader_, tag))) return false;
     out_.encoding = is_map ? Encoding::kMaps : Encoding::kArrays;
     const std::uint64_t num_fields = is_map ? head.value : head.value - 1;
-    if (tag == "BlockStored")
-      return read_fields<StoredEvent>(kStoredFields, begin, is_map, num_fields);
-    if (tag == "BlockRemoved") {
-      return read_fields<RemovedEvent>(kRemovedFields, begin, is_map, num_fields);
-    }
-    if (tag == "AllBlocksCleared") {
-      return read_fields<ClearedEvent>(std::span<const FieldReader<ClearedEvent>>(), begin, is_map,
-                                       num_fields);
-    }
+    if (tag == StoredEvent::kTag) return read_fields<StoredEvent>(begin, is_map, num_fields);
+    if (tag == RemovedEvent::kTag) return read_fields<RemovedEvent>(begin, is_map, num_fields);
+    if (tag == ClearedEvent::kTag) return read_fields<ClearedEvent>(begin, is_map, num_fields);
     return reader_.fail(begin, "an event '" + tag.substr(0, 40) + "'",
                         "BlockStored, BlockRemoved or AllBlocksCleared");
   }
@@ -475,8 +422,9 @@ class BatchDecoder {
   }
 
   template <class E>
-  bool read_fields(std::span<const FieldReader<E>> known, std::size_t begin, bool is_map,
-                   std::uint64_t num_fields) {
+  bool read_fields(std::size_t begin, bool is_map, std::uint64_t num_fields) {
+    static const KnownFields<E> known_fields;
+    const auto& known = known_fields.list();
     E& event = std::get<E>(out_.batch.events.emplace_back(E()));
     std::uint32_t found = 0;
     std::uint64_t unknown = 0;

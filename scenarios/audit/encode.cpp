@@ -17,16 +17,14 @@ namespace {
 /// Bytes of a hash that is an integer.
 constexpr std::size_t kIntegerBytes = 8;
 
-/// Fields of an event with its tag, at most; beyond 15 a map has a long header however few it has.
-constexpr std::size_t kStoredFieldsMax = 16;
-constexpr std::size_t kRemovedFieldsMax = 6;
-
 /// Writes msgpack as msgspec does.
 class Writer {
  public:
   explicit Writer(WireRelease release) : release_(release) {}
   std::string take() { return std::move(out_); }
   WireRelease release() const { return release_; }
+  bool writes_maps() const { return release_ == WireRelease::kV033; }
+  void append(std::string_view values) { out_ += values; }
 
   void nil() { out_ += '\xc0'; }
   void write(double value) {
@@ -64,7 +62,7 @@ class Writer {
     out_ += bytes;
   }
   void array(std::size_t size) { container(size, size, 0x90, {'\xdc', '\xdd'}); }
-  /// The header is as long as one of size_max members needs.
+  /// The header is as long as one of size_max members needs, however few there are.
   void map(std::size_t size, std::size_t size_max) {
     container(size, size_max, 0x80, {'\xde', '\xdf'});
   }
@@ -114,88 +112,41 @@ class Writer {
   std::string out_;
 };
 
-/// The fields of an event in order: counted first, then written.
-class Fields {
- public:
-  Fields(Writer& writer, std::string_view tag, std::size_t num_max)
-      : writer_(writer), tag_(tag), num_max_(num_max) {}
+/// The fields of an event in order, and their number with its tag.
+template <class E>
+struct Fields {
+  const E& event;
+  Writer body;
+  std::size_t num = 1;
+  std::size_t num_max = 1;
 
-  /// Calls declare(*this) twice.
-  template <class Declare>
-  void write(const Declare& declare) {
-    declare(*this);
-    is_counted_ = true;
-    if (is_map()) {
-      writer_.map(num_fields_ + 1, num_max_);
-      writer_.write(std::string_view("type"));
-    } else {
-      writer_.array(num_fields_ + 1);
-    }
-    writer_.write(tag_);
-    declare(*this);
-  }
-
-  /// A field without a default.
   template <class T>
-  void required(std::string_view name, const T& value) {
-    if (!is_counted_) {
-      ++num_fields_;
-      return;
-    }
-    if (is_map()) writer_.write(name);
-    writer_.write(value);
+  void add(std::string_view name, T E::*member) {
+    ++num;
+    ++num_max;
+    if (body.writes_maps()) body.write(name);
+    body.write(event.*member);
   }
-  /// A field whose default is none, since that release.
   template <class T>
-  void optional(WireRelease since, std::string_view name, const std::optional<T>& value) {
-    if (writer_.release() < since || (is_map() && !value)) return;
-    required(name, value);
+  void add(std::string_view name, std::optional<T> E::*member, WireRelease since) {
+    const bool is_default = body.writes_maps() && !(event.*member);
+    if (body.release() >= since && !is_default) return add(name, member);
+    ++num_max;
   }
-
- private:
-  bool is_map() const { return encoding_of(writer_.release()) == Encoding::kMaps; }
-
-  Writer& writer_;
-  std::string_view tag_;
-  std::size_t num_max_;
-  std::size_t num_fields_ = 0;
-  bool is_counted_ = false;
 };
 
-void write_event(Writer& writer, const StoredEvent& event) {
-  using enum WireRelease;
-  Fields(writer, "BlockStored", kStoredFieldsMax).write([&](Fields& fields) {
-    fields.required("block_hashes", event.block_hashes);
-    fields.required("parent_block_hash", event.parent_block_hash);
-    fields.required("token_ids", event.token_ids);
-    fields.required("block_size", event.block_size);
-    fields.required("lora_id", event.lora_id);
-    fields.required("medium", event.medium);
-    fields.required("lora_name", event.lora_name);
-    fields.optional(kV019, "extra_keys", event.extra_keys);
-    fields.optional(kV023, "group_idx", event.group_idx);
-    fields.optional(kV023, "kv_cache_spec_kind", event.kv_cache_spec_kind);
-    fields.optional(kV023, "kv_cache_spec_sliding_window", event.kv_cache_spec_sliding_window);
-    fields.optional(kV033, "locality", event.locality);
-    fields.optional(kV033, "ownership", event.ownership);
-    fields.optional(kV033, "session_id", event.session_id);
-    fields.optional(kV033, "lookahead_token_ids", event.lookahead_token_ids);
-  });
-}
-
-void write_event(Writer& writer, const RemovedEvent& event) {
-  using enum WireRelease;
-  Fields(writer, "BlockRemoved", kRemovedFieldsMax).write([&](Fields& fields) {
-    fields.required("block_hashes", event.block_hashes);
-    fields.required("medium", event.medium);
-    fields.optional(kV023, "group_idx", event.group_idx);
-    fields.optional(kV033, "locality", event.locality);
-    fields.optional(kV033, "ownership", event.ownership);
-  });
-}
-
-void write_event(Writer& writer, const ClearedEvent&) {
-  Fields(writer, "AllBlocksCleared", 1).write([](Fields&) {});
+template <class E>
+void write_event(Writer& writer, const E& event) {
+  Fields<E> fields{event, Writer(writer.release())};
+  E::declare(fields);
+  if (writer.writes_maps()) {
+    writer.map(fields.num, fields.num_max);
+    writer.write(std::string_view("type"));
+  } else {
+    writer.array(fields.num);
+  }
+  writer.write(E::kTag);
+  writer.append(fields.body.take());
 }
 
 EventExtraKey to_event_key(const ExtraKey& key) {

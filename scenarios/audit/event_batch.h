@@ -7,12 +7,22 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "contract/core/types.h"
 
 namespace kvfence::audit {
+
+/// Whose fields a payload has. Arrays have every field of their release, none as nil: msgspec omits
+/// defaults of maps alone. What a release has no field for is left out.
+/// Source: vLLM v0.19.0, v0.23.0 and v0.33.0 distributed/kv_events.py, encoded by msgspec 0.22.0.
+enum class WireRelease : std::uint8_t {
+  kV019,  ///< arrays that end with extra_keys
+  kV023,  ///< and then have group_idx and the kind of the group
+  kV033,  ///< maps
+};
 
 /// A block's hash: bytes, or an integer of 64 bits where the engine publishes hashes as numbers
 /// (its low 64 bits; SGLang's may be negative). The integer stands as 8 bytes, big-endian.
@@ -37,6 +47,8 @@ struct EventExtraKey {
 };
 
 struct StoredEvent {
+  static constexpr std::string_view kTag = "BlockStored";
+
   std::vector<EventHash> block_hashes;
   std::optional<EventHash> parent_block_hash;
   std::vector<TokenId> token_ids;
@@ -49,25 +61,57 @@ struct StoredEvent {
   std::optional<std::uint32_t> group_idx;
   std::optional<std::string> kv_cache_spec_kind;
   std::optional<std::uint32_t> kv_cache_spec_sliding_window;
-  std::optional<std::string> locality;                                   ///< since 0.33
-  std::optional<std::string> ownership;                                  ///< since 0.33
-  std::optional<std::string> session_id;                                 ///< since 0.33
-  std::optional<std::vector<std::vector<TokenId>>> lookahead_token_ids;  ///< since 0.33
+  std::optional<std::string> locality;
+  std::optional<std::string> ownership;
+  std::optional<std::string> session_id;
+  std::optional<std::vector<std::vector<TokenId>>> lookahead_token_ids;
 
+  /// In the order of the wire. With a release: it is there since then, and none is its default.
+  static void declare(auto& fields) {
+    using enum WireRelease;
+    fields.add("block_hashes", &StoredEvent::block_hashes);
+    fields.add("parent_block_hash", &StoredEvent::parent_block_hash);
+    fields.add("token_ids", &StoredEvent::token_ids);
+    fields.add("block_size", &StoredEvent::block_size);
+    fields.add("lora_id", &StoredEvent::lora_id);
+    fields.add("medium", &StoredEvent::medium);
+    fields.add("lora_name", &StoredEvent::lora_name);
+    fields.add("extra_keys", &StoredEvent::extra_keys, kV019);
+    fields.add("group_idx", &StoredEvent::group_idx, kV023);
+    fields.add("kv_cache_spec_kind", &StoredEvent::kv_cache_spec_kind, kV023);
+    fields.add("kv_cache_spec_sliding_window", &StoredEvent::kv_cache_spec_sliding_window, kV023);
+    fields.add("locality", &StoredEvent::locality, kV033);
+    fields.add("ownership", &StoredEvent::ownership, kV033);
+    fields.add("session_id", &StoredEvent::session_id, kV033);
+    fields.add("lookahead_token_ids", &StoredEvent::lookahead_token_ids, kV033);
+  }
   friend bool operator==(const StoredEvent&, const StoredEvent&) = default;
 };
 
 struct RemovedEvent {
+  static constexpr std::string_view kTag = "BlockRemoved";
+
   std::vector<EventHash> block_hashes;
   std::optional<std::string> medium;  ///< none: GPU
   std::optional<std::uint32_t> group_idx;
-  std::optional<std::string> locality;   ///< since 0.33
-  std::optional<std::string> ownership;  ///< since 0.33
+  std::optional<std::string> locality;
+  std::optional<std::string> ownership;
 
+  /// As StoredEvent::declare.
+  static void declare(auto& fields) {
+    using enum WireRelease;
+    fields.add("block_hashes", &RemovedEvent::block_hashes);
+    fields.add("medium", &RemovedEvent::medium);
+    fields.add("group_idx", &RemovedEvent::group_idx, kV023);
+    fields.add("locality", &RemovedEvent::locality, kV033);
+    fields.add("ownership", &RemovedEvent::ownership, kV033);
+  }
   friend bool operator==(const RemovedEvent&, const RemovedEvent&) = default;
 };
 
 struct ClearedEvent {
+  static constexpr std::string_view kTag = "AllBlocksCleared";
+  static void declare(auto&) {}
   friend bool operator==(const ClearedEvent&, const ClearedEvent&) = default;
 };
 
