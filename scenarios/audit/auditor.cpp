@@ -44,9 +44,8 @@ Auditor::Stream& Auditor::add_stream(Channel& channel, std::optional<std::uint32
 }
 
 void Auditor::take(const Arrival& arrival) {
-  ++counts_.messages;
+  received_.number = counts_.messages++;
   if (arrival.is_replayed) ++counts_.replayed;
-  if (arrival.is_scene) ++counts_.scene_messages;
   if (rules_.kept_bytes_max > 0) keep(arrival);
   received_.arrival = arrival;
   received_.is_batch = decode(arrival.message.payload, received_.decoded);
@@ -184,7 +183,7 @@ void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& rec
   stream.checker.restart();
   if (sequence == 0) stream.checker.begin_empty();
   std::fill(stream.seen.begin(), stream.seen.end(), Seen{});
-  stream.since = counts_.messages - 1;
+  stream.since = received.number;
   stream.next = sequence;
   apply(channel, stream, received);
 }
@@ -236,11 +235,9 @@ bool Auditor::is_first_of(std::string what) {
 
 void Auditor::reject(const std::string& engine, const std::string& found) {
   if (!is_first_of(engine + "\n" + found)) return;
-  Finding finding;
-  finding.engine = engine;
-  finding.found = found;
-  finding.expected = "a topic, a sequence number of 8 bytes, and a payload";
-  findings_.add(std::move(finding));
+  findings_.add({.engine = engine,
+                 .found = found,
+                 .expected = "a topic, a sequence number of 8 bytes, and a payload"});
 }
 
 void Auditor::settle() {
@@ -293,13 +290,12 @@ void Auditor::add(const Channel& channel, const Stream& stream, Finding finding)
 void Auditor::report(const Channel& channel, const Stream& stream, Rule rule,
                      std::uint64_t sequence, std::string found, std::string expected,
                      std::vector<EventRef> led_there) {
-  Finding finding;
-  finding.rule = rule;
-  finding.at.sequence = sequence;
-  finding.found = std::move(found);
-  finding.expected = std::move(expected);
-  finding.led_there = std::move(led_there);
-  add(channel, stream, std::move(finding));
+  add(channel, stream,
+      {.rule = rule,
+       .at = {sequence},
+       .found = std::move(found),
+       .expected = std::move(expected),
+       .led_there = std::move(led_there)});
 }
 
 void Auditor::report_problems(const Channel& channel, const Stream& stream,

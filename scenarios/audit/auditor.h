@@ -32,7 +32,6 @@ struct AuditCounts {
   std::uint64_t replayed = 0;  ///< of them, asked for again
   std::uint64_t events = 0;
   std::uint64_t unknown_fields = 0;
-  std::uint64_t scene_messages = 0;
   double lag_seconds = 0;  ///< of the last message: arrival less its own time
 };
 
@@ -82,6 +81,7 @@ class Auditor {
   struct Received {
     Arrival arrival;
     DecodedBatch decoded;
+    std::uint64_t number = 0;  ///< messages before it
     bool is_batch = false;
     HashId digest = 0;
   };

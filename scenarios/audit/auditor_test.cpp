@@ -173,6 +173,13 @@ TEST(Auditor, FindsCountsThatDoNotFit) {
   text = prompt().text(0, 2);
   text.hashes.push_back(prompt().hashes[2]);
   EXPECT_EQ(Engine().send({stored(text)}).found(), Names{"token_counts"});
+  Pack both;
+  both.map(6).text("type").text("BlockStored").text("block_hashes").list(1).bytes("hash");
+  both.text("token_ids").tokens({1, 2, 3, 4}).text("block_size").number(4);
+  both.text("extra_keys").list(1).nil().text("lookahead_token_ids").list(2).list(0).list(0);
+  Engine engine;
+  EXPECT_EQ(engine.send({both.done()}).found(), Names{"token_counts"});
+  EXPECT_EQ(engine.auditor.findings().kept()[0].found, "lookahead of 2 blocks");
 }
 
 TEST(Auditor, FindsUnknownParents) {
@@ -475,6 +482,18 @@ TEST(Auditor, EvidenceIsOfOneRunOfTheEngine) {
       .send({third.stored(0, 1)})
       .send_as(0, {other().stored(0, 2)});
   EXPECT_EQ(engine.found(), (Names{"restarted", "too_many_blocks", "restarted"}));
+  // A restart that is met at the number of another rank, and known as one after the next message.
+  const std::string hash = prompt().hashes[0];
+  EXPECT_EQ(Engine()
+                .send({prompt().stored(0, 1)})
+                .send({prompt().stored(1, 2)})
+                .send({prompt().stored(2, 3)})
+                .send_as(0, {other().stored(0, 1)}, 1)
+                .send({other().stored(1, 2)}, 1)
+                .send({cleared(), prompt().stored(0, 1)})
+                .send({removed(hash), removed(hash)})
+                .found(),
+            Names{"removed_too_often"});
 }
 
 TEST(Auditor, AReplayHealsTheBeginningOfAnEngineThatCameBack) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -38,6 +39,11 @@ bool is_chain_kind(const StoredEvent& event) {
   return !kind || *kind == "full_attention" || *kind == "mla_attention";
 }
 
+/// Whether each block has its hash. Requires: tokens in whole blocks.
+bool is_chain(const StoredEvent& event) {
+  return event.token_ids.size() / event.block_size == event.block_hashes.size();
+}
+
 /// The part of a digest that an event carries.
 bool is_hash(const EventHash& stated, BlockHashView computed) {
   if (!stated.is_integer) return stated.bytes == computed;
@@ -55,20 +61,6 @@ HashId id_as_stated(const EventHash& like, BlockHashView computed) {
 const std::vector<EventExtraKey>* extra_keys_of(const StoredEvent& event, std::size_t block) {
   if (!event.extra_keys || !(*event.extra_keys)[block]) return nullptr;
   return (*event.extra_keys)[block]->empty() ? nullptr : &*(*event.extra_keys)[block];
-}
-
-Finding made(Rule rule, EventRef at, std::string event, std::string found, std::string expected,
-             std::vector<EventRef> led_there) {
-  std::sort(led_there.begin(), led_there.end());
-  led_there.erase(std::unique(led_there.begin(), led_there.end()), led_there.end());
-  Finding finding;
-  finding.rule = rule;
-  finding.at = at;
-  finding.event = std::move(event);
-  finding.found = std::move(found);
-  finding.expected = std::move(expected);
-  finding.led_there = std::move(led_there);
-  return finding;
 }
 
 /// Never 0.
@@ -142,18 +134,13 @@ Holdings& Holdings::operator+=(const Holdings& more) {
 
 template <class E>
 EventChecker::Space& EventChecker::space_of(const E& event) {
+  const auto key = std::tie(event.group_idx, event.medium, event.locality, event.ownership);
   for (Space& space : spaces_) {
-    if (space.group == event.group_idx && space.medium == event.medium &&
-        space.locality == event.locality && space.ownership == event.ownership) {
-      return space;
-    }
+    if (space.key == key) return space;
   }
   if (spaces_.size() == kSpacesMax) return spaces_.back();
   Space& space = spaces_.emplace_back();
-  space.group = event.group_idx;
-  space.medium = event.medium;
-  space.locality = event.locality;
-  space.ownership = event.ownership;
+  space.key = key;
   space.is_gpu = is_on_gpu(event.medium) && spaces_.size() < kSpacesMax;
   return space;
 }
@@ -226,8 +213,12 @@ void EventChecker::finish() {
 
 void EventChecker::report(Rule rule, EventRef at, std::string event, std::string found,
                           std::string expected, std::vector<EventRef> led_there) {
-  report_(made(rule, at, std::move(event), std::move(found), std::move(expected),
-               std::move(led_there)));
+  report_({.rule = rule,
+           .at = at,
+           .event = std::move(event),
+           .found = std::move(found),
+           .expected = std::move(expected),
+           .led_there = std::move(led_there)});
 }
 
 const EventChecker::RemovedBlock* EventChecker::find_removed(const Space& space, HashId id) const {
@@ -291,12 +282,10 @@ void EventChecker::stored(const StoredEvent& event, EventRef at, Encoding encodi
 bool EventChecker::check_counts(const StoredEvent& event, EventRef at, const Space& space) {
   const std::size_t num_hashes = event.block_hashes.size();
   std::string found;
-  if ((event.extra_keys && event.extra_keys->size() != num_hashes) ||
-      (event.lookahead_token_ids && event.lookahead_token_ids->size() != num_hashes)) {
-    found = "extra keys or lookahead of " +
-            std::to_string(event.extra_keys ? event.extra_keys->size()
-                                            : event.lookahead_token_ids->size()) +
-            " blocks";
+  if (event.extra_keys && event.extra_keys->size() != num_hashes) {
+    found = "extra keys of " + count_of(event.extra_keys->size(), "block");
+  } else if (event.lookahead_token_ids && event.lookahead_token_ids->size() != num_hashes) {
+    found = "lookahead of " + count_of(event.lookahead_token_ids->size(), "block");
   } else if (event.token_ids.empty()) {
     // Other media publish a hash alone. On the GPU there are tokens.
     if (num_hashes == 0 || !space.is_gpu) return true;
@@ -342,8 +331,11 @@ bool EventChecker::check_parent(const StoredEvent& event, EventRef at, Encoding 
   // Of a group whose blocks are larger than the hash's, a part may come first.
   const bool may_be_part = encoding == Encoding::kMaps && event.block_hashes.size() == 1 &&
                            space.num_events < kYoungEvents;
-  Finding finding = made(Rule::kUnknownParent, at, describe(event), name + ", never stored",
-                         "one that is held", {});
+  Finding finding{.rule = Rule::kUnknownParent,
+                  .at = at,
+                  .event = describe(event),
+                  .found = name + ", never stored",
+                  .expected = "one that is held"};
   if (may_be_part) {
     space.undecided.push_back(std::move(finding));
   } else {
@@ -387,14 +379,13 @@ bool EventChecker::check_ancestors(const StoredEvent& event, EventRef at, Space&
 
 void EventChecker::enter(const StoredEvent& event, EventRef at, Space& space, bool has_content,
                          bool is_judged) {
-  const bool is_chain =
-      has_content && event.token_ids.size() / event.block_size == event.block_hashes.size();
+  const bool is_whole = has_content && is_chain(event);
   HashId parent = event.parent_block_hash ? id_of(*event.parent_block_hash) : 0;
   const MirrorBlock* const parent_block = parent == 0 ? nullptr : space.blocks.find(parent);
   std::uint32_t depth = parent_block != nullptr ? parent_block->depth : 0;
   for (std::size_t index = 0; index < event.block_hashes.size(); ++index) {
     const EventHash& hash = event.block_hashes[index];
-    const std::uint64_t content = is_chain ? content_of(event, index, parent) : 0;
+    const std::uint64_t content = is_whole ? content_of(event, index, parent) : 0;
     const HashId id = id_of(hash);
     MirrorBlock& block = space.blocks.at(id);
     depth += 1;
@@ -432,10 +423,14 @@ void EventChecker::enter(const StoredEvent& event, EventRef at, Space& space, bo
   for (const auto& [index, digest] : computed_) {
     space.blocks.keep_digest(id_of(event.block_hashes[index]), digest);
   }
-  if (wrong_) {
-    space.blocks.at(id_as_stated(event.block_hashes[wrong_->first], wrong_->second)).is_excused =
-        true;
-  }
+  if (wrong_) excuse_wrong(event, space);
+}
+
+/// Both the hash that is stated and the right one.
+void EventChecker::excuse_wrong(const StoredEvent& event, Space& space) {
+  const EventHash& stated = event.block_hashes[wrong_->first];
+  space.blocks.at(id_of(stated)).is_excused = true;
+  space.blocks.at(id_as_stated(stated, wrong_->second)).is_excused = true;
 }
 
 void EventChecker::check_size(EventRef at, const StoredEvent& event) {
@@ -529,10 +524,10 @@ std::vector<std::string> EventChecker::seeds() const {
 
 bool EventChecker::hash_block(const HashRecipe& recipe, const StoredEvent& event, Encoding encoding,
                               std::size_t block, BlockHashView parent, BlockHash& out) {
-  const bool is_chain = event.token_ids.size() / event.block_size == event.block_hashes.size();
+  const bool is_whole = is_chain(event);
   // Which blocks the entries are of is not said where some were passed over.
-  if (!is_chain && (event.lookahead_token_ids || event.lora_name)) return false;
-  if (!is_chain && event.extra_keys) {
+  if (!is_whole && (event.lookahead_token_ids || event.lora_name)) return false;
+  if (!is_whole && event.extra_keys) {
     for (std::size_t entry = 0; entry < event.extra_keys->size(); ++entry) {
       if (extra_keys_of(event, entry) != nullptr) return false;
     }
@@ -540,7 +535,7 @@ bool EventChecker::hash_block(const HashRecipe& recipe, const StoredEvent& event
   HashedBlock content;
   content.has_tags = encoding == Encoding::kMaps;
   content.has_lora = event.lora_name.has_value();
-  if (is_chain) {
+  if (is_whole) {
     content.extra_keys = extra_keys_of(event, block);
     if (event.lookahead_token_ids) content.lookahead = &(*event.lookahead_token_ids)[block];
   }
@@ -626,8 +621,7 @@ bool EventChecker::check_hashes(const StoredEvent& event, EventRef at, Encoding 
                                 Space& space) {
   HashRecipe& recipe = space.recipe;
   if (!recipe.function) {
-    const bool is_chain = event.token_ids.size() / event.block_size == event.block_hashes.size();
-    if (recipe.tries < kRecipeTries && is_chain) {
+    if (recipe.tries < kRecipeTries && is_chain(event)) {
       ++recipe.tries;
       if (find_recipe(event, encoding, space)) {
         recipe.found_at = at;
@@ -637,10 +631,7 @@ bool EventChecker::check_hashes(const StoredEvent& event, EventRef at, Encoding 
         const bool is_scene = std::exchange(is_scene_, false);
         for (const WaitingEvent& before : waiting) {
           verify(before.event, before.at, before.encoding, space);
-          if (!wrong_) continue;
-          space.blocks.at(id_of(before.event.block_hashes[wrong_->first])).is_excused = true;
-          space.blocks.at(id_as_stated(before.event.block_hashes[wrong_->first], wrong_->second))
-              .is_excused = true;
+          if (wrong_) excuse_wrong(before.event, space);
           wrong_.reset();
         }
         computed_.clear();
@@ -660,7 +651,6 @@ bool EventChecker::check_hashes(const StoredEvent& event, EventRef at, Encoding 
 bool EventChecker::verify(const StoredEvent& event, EventRef at, Encoding encoding, Space& space) {
   const std::vector<EventHash>& stated = event.block_hashes;
   const std::size_t num_blocks = event.token_ids.size() / event.block_size;
-  const bool is_chain = num_blocks == stated.size();
   const HashRecipe& recipe = space.recipe;
   std::size_t num_right = 0;
   const auto stop_unchecked = [&] {
@@ -689,13 +679,13 @@ bool EventChecker::verify(const StoredEvent& event, EventRef at, Encoding encodi
     if (is_hash(stated[num_right], computed)) {
       if (stated[num_right].is_integer) computed_.emplace_back(num_right, computed);
       ++num_right;
-    } else if (is_chain) {
+    } else if (is_chain(event)) {
       break;
     }
     parent = computed;
   }
   // Of blocks that were passed over, extra keys are not known.
-  if (!is_chain) return stop_unchecked();
+  if (!is_chain(event)) return stop_unchecked();
   counts_.hashes_checked += num_right;
   if (num_right == stated.size()) return false;
   wrong_ = {num_right, computed};

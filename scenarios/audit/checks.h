@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -107,10 +108,10 @@ class EventChecker {
   };
 
   struct Space {
-    std::optional<std::uint32_t> group;
-    std::optional<std::string> medium;
-    std::optional<std::string> locality;
-    std::optional<std::string> ownership;
+    /// Group, medium, locality and ownership.
+    std::tuple<std::optional<std::uint32_t>, std::optional<std::string>, std::optional<std::string>,
+               std::optional<std::string>>
+        key;
     bool is_gpu = true;
     bool holds_chains = true;  ///< the parent of what is held is held
     std::uint32_t largest_block_size = 0;
@@ -138,6 +139,7 @@ class EventChecker {
   bool check_hashes(const StoredEvent& event, EventRef at, Encoding encoding, Space& space);
   void check_size(EventRef at, const StoredEvent& event);
   void enter(const StoredEvent& event, EventRef at, Space& space, bool has_content, bool is_judged);
+  void excuse_wrong(const StoredEvent& event, Space& space);
 
   bool find_recipe(const StoredEvent& event, Encoding encoding, Space& space);
   bool try_recipe(const StoredEvent& event, Encoding encoding, HashRecipe& recipe);

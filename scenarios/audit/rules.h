@@ -2,6 +2,7 @@
 
 /// What an audit reports: rules that no correct engine breaks, and findings of them.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -68,14 +69,14 @@ struct EventRef {
 
 struct Finding {
   Rule rule = Rule::kMalformed;
-  std::string engine;
-  std::string topic;
-  std::optional<std::uint32_t> rank;
-  EventRef at;
-  std::string event;  ///< in words; empty for a message
-  std::string found;
-  std::string expected;
-  std::vector<EventRef> led_there;  ///< of the same stream, from the oldest
+  std::string engine = {};
+  std::string topic = {};
+  std::optional<std::uint32_t> rank = {};
+  EventRef at = {};
+  std::string event = {};  ///< in words; empty for a message
+  std::string found = {};
+  std::string expected = {};
+  std::vector<EventRef> led_there = {};  ///< of the same stream; kept, from the oldest, each once
   /// Messages that the auditor had got: before the engine started, and when it was found. Between
   /// them, numbers are of one run of the engine.
   std::uint64_t since = 0;
@@ -93,7 +94,11 @@ class Findings {
   void add(Finding finding) {
     ++counts_[static_cast<std::size_t>(finding.rule)];
     ++size_;
-    if (kept_.size() < kKeptMax) kept_.push_back(std::move(finding));
+    if (kept_.size() == kKeptMax) return;
+    std::vector<EventRef>& refs = finding.led_there;
+    std::sort(refs.begin(), refs.end());
+    refs.erase(std::unique(refs.begin(), refs.end()), refs.end());
+    kept_.push_back(std::move(finding));
   }
 
   const std::vector<Finding>& kept() const { return kept_; }
