@@ -55,9 +55,8 @@ class PickleShape {
   void text(std::string_view value) { string('\x8c', 'X', value); }
   /// A literal of the program, which is one object.
   void word(std::string_view value) {
-    const auto* const seen = std::find_if(words_.data(), words_.data() + words_.size(),
-                                          [&](const Word& word) { return word.text == value; });
-    if (seen != words_.data() + words_.size()) {
+    const auto seen = std::ranges::find(words_, value, &Word::text);
+    if (seen != words_.end()) {
       out_ += 'h';
       out_ += static_cast<char>(seen->memo);
       return;

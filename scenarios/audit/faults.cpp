@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "contract/core/joined.h"
 #include "contract/pool/request.h"
 
 namespace kvfence::audit {
@@ -61,14 +62,11 @@ Parsed<Fault> parse_fault(std::string_view text) {
     const auto every = slash == text.npos ? std::uint64_t{0} : number_of(text.substr(slash + 1));
     if (message && every) return Fault{*kind, *message, *every};
   }
-  std::string kinds;
-  for (const std::string_view word : words_of(FaultKind{})) {
-    kinds += (kinds.empty() ? "" : ", ") + std::string(word);
-  }
-  return InputError{"--inject",
-                    {},
-                    "'" + std::string(text) + "'",
-                    "KIND@N or KIND@N/EVERY, where KIND is one of " + kinds};
+  return InputError{
+      "--inject",
+      {},
+      "'" + std::string(text) + "'",
+      "KIND@N or KIND@N/EVERY, where KIND is one of " + joined(words_of(FaultKind{}))};
 }
 
 FaultInjector::FaultInjector(std::vector<Fault> faults, HashAlgorithm algorithm)

@@ -117,11 +117,7 @@ class ZmqSubscriber final : public Subscriber {
       // A signal that ends the audit does not end a replay: the rest of it would count as lost.
       if (!wait(items, left) || !receive_frames(socket, frames_)) continue;
       // After the delimiter: to 0.23 the number and the payload, since 0.33 the topic before them.
-      if (frames_.size() == 3) {
-        frames_[0].rebuild(until.message.topic.data(), until.message.topic.size());
-      } else {
-        frames_.erase(frames_.begin());
-      }
+      if (frames_.size() != 3) frames_.erase(frames_.begin());
       std::optional<Arrival> arrival = arrival_of(until.engine);
       if (!arrival) continue;
       // Later ones come by subscription; the end of a replay has the largest number.
