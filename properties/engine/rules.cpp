@@ -440,7 +440,7 @@ class SchedulerRules {
           track->aliasing = shown.tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
         }
       } else if (call.method == "request_finished") {
-        track->is_held = call.answer == "hold";
+        track->is_held = call.answer.starts_with("hold");
       }
     }
   }

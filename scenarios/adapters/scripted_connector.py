@@ -28,6 +28,12 @@ def answer_lookup(script: Script, request: Any,
     return script, (num_matched, load_async), f"{num_matched} async" if load_async else str(num_matched)
 
 
+def end_text(script: Script) -> str:
+    """What request_finished answers, with the parameters for the client behind it."""
+    text = "hold" if script.hold_blocks else "free"
+    return text if script.params is None else f"{text} {script.params}"
+
+
 def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], name_texts: Dict[str, str]) -> Any:
     """base: upstream's SupportsHMA. name_texts: request name -> its text in a reply."""
 
@@ -91,9 +97,9 @@ def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], na
             self._note("update_connector_output")
 
         def request_finished_all_groups(self, request: Any, block_ids: Sequence[Sequence[int]]) -> Tuple[bool, None]:
-            hold = self._scripts[request.request_id].hold_blocks
-            self._note("request_finished", request, answer="hold" if hold else "free", blocks=block_ids_text(block_ids))
-            return hold, None
+            script = self._scripts[request.request_id]
+            self._note("request_finished", request, answer=end_text(script), blocks=block_ids_text(block_ids))
+            return script.hold_blocks, None
 
         def take_events(self) -> List[Any]:
             events = [make_cleared_event() for _ in range(self._num_events)]
@@ -264,10 +270,7 @@ def make_child_class(base: Any, metrics: Any, make_cleared_event: Callable[[], A
 
         def _finish(self, request: Any, groups: Sequence[Sequence[int]]) -> Tuple[bool, Any]:
             script = self._script(request)
-            answer = "hold" if script.hold_blocks else "free"
-            if script.params is not None:
-                answer += f" {script.params}"
-            self._note("request_finished", request, answer=answer, blocks=block_ids_text(groups))
+            self._note("request_finished", request, answer=end_text(script), blocks=block_ids_text(groups))
             return script.hold_blocks, None if script.params is None else {"params": script.params}
 
         def take_events(self) -> List[Any]:
