@@ -21,7 +21,8 @@ class DraftsInFlight {
   /// Takes an accepted command in. Whether it brings a step of this engine back in which a draft
   /// was rejected.
   bool rejects(const Command& command, const Observation& answer) {
-    if (has_ended(answer)) steps_.clear();
+    const auto* const drained = std::get_if<Drain>(&command);
+    if (has_ended(answer) || (drained && drained->engine == role_)) steps_.clear();
     const EngineObservation& shown = answer.of(role_);
     if (shown.scheduled.has_value()) {
       std::vector<Drafts>& step = steps_.emplace_back();
