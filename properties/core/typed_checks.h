@@ -98,7 +98,7 @@ Checks checks_of(std::span<const Invariant> rules, GoalSuite goals,
                  std::vector<NeverTogether> never_together = {}) {
   Checks checks{};
   checks.target = &T::description();
-  checks.draw_config = MixedDraws(
+  checks.draw_config = mixed_draws(
       *checks.target, [](Choices& choices) { return Config(draw_config(choices)); },
       never_together);
   checks.never_together = std::move(never_together);

@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -19,17 +21,10 @@ namespace {
 Value of(Value::Variant data) { return Value(std::move(data)); }
 
 /// Those of "one of a, b or c".
-std::vector<std::string> words_in(std::string_view text) {
-  std::vector<std::string> words{""};
-  for (const char each : text) {
-    if (each == ' ' || each == ',') {
-      words.emplace_back();
-    } else {
-      words.back() += each;
-    }
-  }
-  std::erase(words, "");
-  return words;
+std::vector<std::string> words_in(std::string text) {
+  std::ranges::replace(text, ',', ' ');
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
 }
 
 /// The same value with another one at a place, in every way that there is: the place is the rest of
@@ -47,11 +42,8 @@ std::vector<Value> replaced(const Value& value, std::string_view place, const Va
     const Field* field = find_field(record->fields, key);
     const Value before = field ? field->value : Value();
     for (Value& member : replaced(before, rest.substr(key.size()), by)) {
-      Record changed = *record;
-      std::erase_if(changed.fields, [&](const Field& each) { return each.key == key; });
-      changed.fields.push_back({key, std::move(member), {}});
       Value::List elements = *list;
-      elements[at] = of(std::move(changed));
+      elements[at] = of(with_field(*record, key, std::move(member)));
       results.push_back(of(std::move(elements)));
     }
   }

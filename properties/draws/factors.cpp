@@ -20,13 +20,6 @@ std::string band_of(std::int64_t number) {
 Value of(Value::List list) { return Value(Value::Variant(std::move(list))); }
 Value of(Record record) { return Value(Value::Variant(std::move(record))); }
 
-Record with_field(const Record& record, const std::string& key, Value value) {
-  Record changed = record;
-  std::erase_if(changed.fields, [&](const Field& field) { return field.key == key; });
-  changed.fields.push_back({key, std::move(value), {}});
-  return changed;
-}
-
 void add_mixtures(const Value::List& list, const Value::List& other, std::vector<Value>& mixed) {
   for (const Value& other_element : other) {
     Value::List longer = list;
@@ -58,6 +51,13 @@ void add_mixtures(const Record& record, const Record& other, std::vector<Value>&
 }
 
 }  // namespace
+
+Record with_field(const Record& record, const std::string& key, Value value) {
+  Record changed = record;
+  std::erase_if(changed.fields, [&](const Field& field) { return field.key == key; });
+  changed.fields.push_back({key, std::move(value), {}});
+  return changed;
+}
 
 void learn_members(const std::string& path, const Value& value, MembersOfRecords& members) {
   if (const auto* list = value.get_if<Value::List>()) {

@@ -36,6 +36,9 @@ void for_each_factor(const std::string& member, const Value& value, const Member
 bool has_factor(const DeclaredObject& config, std::string_view factor_and_value);
 bool has_both(const DeclaredObject& config, const NeverTogether& row);
 
+/// The record with another value of that member, which comes last.
+Record with_field(const Record& record, const std::string& key, Value value);
+
 /// Values that have something of `other` in the place of what `value` has: all of it, one element
 /// more or another one, one member of a record.
 std::vector<Value> mixtures(const Value& value, const Value& other);

@@ -27,32 +27,37 @@ void change(const MemberRef& member, const MemberRef& other, Choices& choices) {
   if (rule && choices.once_in(kOverrideOnceIn)) *rule = choices.once_in(2);
 }
 
-}  // namespace
-
-MixedDraws::MixedDraws(const Target& target, Config (*draw)(Choices& choices),
-                       std::vector<NeverTogether> never_together)
-    : target_(&target), draw_(draw), never_together_(std::move(never_together)) {}
-
-Config MixedDraws::operator()(Choices& choices) const {
-  Config drawn = draw_(choices);
+Config draw_mixed(const Target& target, Config (*draw)(Choices& choices),
+                  const std::vector<NeverTogether>& never_together, Choices& choices) {
+  Config drawn = draw(choices);
   if (!choices.once_in(kMixedOnceIn)) return drawn;
-  const Config other = draw_(choices);
+  const Config other = draw(choices);
   Config mixed = drawn;
   Config changed = drawn;
   for (std::size_t index = 0; index < other.declared().size(); ++index) {
     const MemberRef member = changed.declared()[index];
     change(member, other.declared()[index], choices);
     if (member.equals(mixed.declared()[index])) continue;
-    if (target_->prepare(changed, {}, {})) {
+    if (target.prepare(changed, {}, {})) {
       mixed = changed;
     } else {
       changed = mixed;
     }
   }
-  const bool is_left_out = std::ranges::any_of(never_together_, [&](const NeverTogether& row) {
+  const bool is_left_out = std::ranges::any_of(never_together, [&](const NeverTogether& row) {
     return has_both(mixed.declared(), row) && !has_both(drawn.declared(), row);
   });
   return is_left_out ? drawn : mixed;
+}
+
+}  // namespace
+
+std::function<Config(Choices& choices)> mixed_draws(const Target& target,
+                                                    Config (*draw)(Choices& choices),
+                                                    std::vector<NeverTogether> never_together) {
+  return [&target, draw, never_together = std::move(never_together)](Choices& choices) {
+    return draw_mixed(target, draw, never_together, choices);
+  };
 }
 
 }  // namespace kvfence

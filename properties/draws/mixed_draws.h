@@ -4,6 +4,7 @@
 /// together: a room draws configurations that make it busy, and by itself would never draw some
 /// settings beside others.
 
+#include <functional>
 #include <vector>
 
 #include "contract/core/target.h"
@@ -12,20 +13,11 @@
 
 namespace kvfence {
 
-class MixedDraws {
- public:
-  /// What two factors never have together is left out of mixtures.
-  MixedDraws(const Target& target, Config (*draw)(Choices& choices),
-             std::vector<NeverTogether> never_together);
-
-  /// As the room draws it. Of one in so many, members and parts of them are those of a second one,
-  /// and rules are overridden, as far as the contract takes it.
-  Config operator()(Choices& choices) const;
-
- private:
-  const Target* target_;
-  Config (*draw_)(Choices& choices);
-  std::vector<NeverTogether> never_together_;
-};
+/// Draws as the room does. Of one in so many, members and parts of them are those of a second one,
+/// and rules are overridden, as far as the contract takes it, but for what two factors never have
+/// together.
+std::function<Config(Choices& choices)> mixed_draws(const Target& target,
+                                                    Config (*draw)(Choices& choices),
+                                                    std::vector<NeverTogether> never_together);
 
 }  // namespace kvfence

@@ -138,16 +138,18 @@ std::unique_ptr<Generator> make_generator(const Setup& setup, Choices& choices) 
       engine::make_generator(config, choices, engine::draws_of(config, choices)));
 }
 
-/// The checks of an assembly, with the rules of its room alone.
+/// The checks of an assembly, with the core rules or with those of its room alone.
+template <bool has_core>
 Checks make_room(Assembly assembly) {
   const Room& room = kRooms[static_cast<std::size_t>(assembly)];
   Checks checks{};
   checks.target = &EngineTarget::description();
   checks.never_together = never_together(std::string("engine.") + std::string(to_text(assembly)));
-  checks.draw_config = MixedDraws(*checks.target, room.draw_config, checks.never_together);
+  checks.draw_config = mixed_draws(*checks.target, room.draw_config, checks.never_together);
   checks.make_generator = make_generator;
+  if (has_core) add_rules(checks, engine::core_invariants());
   if (room.invariants) add_rules(checks, room.invariants());
-  checks.make_rules = make_rules</*has_core=*/false>;
+  checks.make_rules = make_rules<has_core>;
   GoalSuite goals = room.goals();
   checks.goals = std::move(goals.goals);
   for (const Goal& refusal : refusal_goals(*checks.target)) {
@@ -155,6 +157,18 @@ Checks make_room(Assembly assembly) {
   }
   checks.make_counts_of = goals.make_counts;
   return checks;
+}
+
+template <bool has_core>
+const Checks& room_at(Assembly assembly) {
+  static const std::array<Checks, kNumAssemblies> kAll = [] {
+    std::array<Checks, kNumAssemblies> all{};
+    for (std::size_t number = 0; number < all.size(); ++number) {
+      all[number] = make_room<has_core>(static_cast<Assembly>(number));
+    }
+    return all;
+  }();
+  return kAll[static_cast<std::size_t>(assembly)];
 }
 
 /// Counts of each assembly, one after the other.
@@ -247,32 +261,9 @@ engine::DrawsList engine::draws_of(const Config& config, Choices& choices) {
   return draws;
 }
 
-const Checks& room_checks(Assembly assembly) {
-  static const std::array<Checks, kNumAssemblies> kRooms = [] {
-    std::array<Checks, kNumAssemblies> all{};
-    for (std::size_t number = 0; number < all.size(); ++number) {
-      all[number] = make_room(static_cast<Assembly>(number));
-    }
-    return all;
-  }();
-  return kRooms[static_cast<std::size_t>(assembly)];
-}
+const Checks& room_checks(Assembly assembly) { return room_at</*has_core=*/false>(assembly); }
 
-const Checks& checks_of(Assembly assembly) {
-  static const std::array<Checks, kNumAssemblies> kChecks = [] {
-    std::array<Checks, kNumAssemblies> all{};
-    for (std::size_t number = 0; number < all.size(); ++number) {
-      const Checks& room = room_checks(static_cast<Assembly>(number));
-      all[number] = room;
-      all[number].rules.clear();
-      add_rules(all[number], engine::core_invariants());
-      all[number].rules.insert(all[number].rules.end(), room.rules.begin(), room.rules.end());
-      all[number].make_rules = make_rules</*has_core=*/true>;
-    }
-    return all;
-  }();
-  return kChecks[static_cast<std::size_t>(assembly)];
-}
+const Checks& checks_of(Assembly assembly) { return room_at</*has_core=*/true>(assembly); }
 
 const Checks& engine_checks() {
   static const Checks kChecks = make_checks();

@@ -1,5 +1,7 @@
 #include "properties/report/xml_text.h"
 
+#include "contract/core/hex.h"
+
 namespace kvfence {
 
 std::string escape_xml(std::string_view text) {
@@ -26,10 +28,8 @@ std::string escape_xml(std::string_view text) {
         if (byte >= 0x20 && byte < 0x7F) {
           out += character;
         } else {
-          constexpr std::string_view kDigits = "0123456789abcdef";
           out += "\\x";
-          out += kDigits[byte >> 4];
-          out += kDigits[byte & 0xF];
+          append_hex(out, character);
         }
     }
   }

@@ -5,6 +5,7 @@
 
 #include "contract/core/check.h"
 #include "contract/core/declare.h"
+#include "contract/core/hex.h"
 #include "contract/core/scenario.h"
 
 namespace kvfence {
@@ -13,7 +14,6 @@ namespace {
 /// Text of a child between quotes, cut where it grows long, with what is not ASCII as \xNN.
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShownMax = 120;
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out = "'";
   for (const char character : text.substr(0, kShownMax)) {
     const auto byte = static_cast<unsigned char>(character);
@@ -21,8 +21,7 @@ std::string in_quotes(std::string_view text) {
       out += character;
     } else {
       out += "\\x";
-      out += kDigits[byte >> 4];
-      out += kDigits[byte & 15];
+      append_hex(out, character);
     }
   }
   out += "'";
