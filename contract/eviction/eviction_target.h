@@ -129,6 +129,15 @@ struct ListsOf {
   Reusable<std::vector<Block>> t2;
   Reusable<Keys> b1;
   Reusable<Keys> b2;
+
+  /// Of both lists, t1 first. Requires: they are shown.
+  std::vector<const Block*> blocks() const {
+    std::vector<const Block*> all;
+    for (const Block& block : *t1) all.push_back(&block);
+    for (const Block& block : *t2) all.push_back(&block);
+    return all;
+  }
+
   static void declare(auto& fields) {
     using S = ListsOf;
     fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");

@@ -150,10 +150,8 @@ class Counter : public GoalCounter<EvictionTarget, kGoals> {
 
   void count_failed_evict(const Evict& command, const Observation& before) {
     std::size_t num_eligible = 0;
-    for (const auto* blocks : {&*before.t1, &*before.t2}) {
-      for (const Entry& block : *blocks) {
-        num_eligible += is_idle(block) && !contains(command.protected_keys, block.key);
-      }
+    for (const Entry* block : before.blocks()) {
+      num_eligible += is_idle(*block) && !contains(command.protected_keys, block->key);
     }
     add("evict_failed_with_idle_t1", num_eligible >= command.num_blocks);
   }

@@ -101,9 +101,7 @@ class HeldBlocks {
   bool has_a_key_twice(const Observation& shown) {
     keys_.assign(shown.b1->begin(), shown.b1->end());
     keys_.insert(keys_.end(), shown.b2->begin(), shown.b2->end());
-    for (const auto* blocks : {&*shown.t1, &*shown.t2}) {
-      for (const Entry& block : *blocks) keys_.push_back(block.key);
-    }
+    for (const Entry* block : shown.blocks()) keys_.push_back(block->key);
     std::sort(keys_.begin(), keys_.end());
     return std::adjacent_find(keys_.begin(), keys_.end()) != keys_.end();
   }

@@ -27,12 +27,10 @@ class DrawnKeys {
     writing_.clear();
     ready_.clear();
     reading_.clear();
-    for (const auto* blocks : {&*now.t1, &*now.t2}) {
-      for (const Entry& block : *blocks) {
-        held_.push_back(block.key);
-        (block.ready ? ready_ : writing_).push_back(block.key);
-        if (block.readers > 0) reading_.push_back(block.key);
-      }
+    for (const Entry* block : now.blocks()) {
+      held_.push_back(block->key);
+      (block->ready ? ready_ : writing_).push_back(block->key);
+      if (block->readers > 0) reading_.push_back(block->key);
     }
     ghosts_ = *now.b1;
     ghosts_.insert(ghosts_.end(), now.b2->begin(), now.b2->end());

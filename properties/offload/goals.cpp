@@ -51,10 +51,8 @@ using eviction::shows_lists;
 
 /// Null if the block is not held. Requires: the lists are shown.
 const Entry* find(const Observation& shown, std::uint32_t key) {
-  for (const auto* blocks : {&*shown.t1, &*shown.t2}) {
-    for (const Entry& block : *blocks) {
-      if (block.key == key) return &block;
-    }
+  for (const Entry* block : shown.blocks()) {
+    if (block->key == key) return block;
   }
   return nullptr;
 }
@@ -126,9 +124,7 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
     std::size_t num_below = 0;
     SlotId first = 0;
     for (SlotId slot : *after.slots) first = std::max(first, slot);
-    for (const auto* blocks : {&*before.t1, &*before.t2}) {
-      for (const Entry& block : *blocks) num_below += block.slot > first;
-    }
+    for (const Entry* block : before.blocks()) num_below += block->slot > first;
     add("freed_slot_reused", after.evicted->empty() && !to_store.empty() && num_below > 0);
   }
 
@@ -137,12 +133,10 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
     std::size_t num_own = 0;
     std::size_t num_held = 0;
     for (std::uint32_t key : command.keys) num_held += find(before, key) != nullptr;
-    for (const auto* blocks : {&*before.t1, &*before.t2}) {
-      for (const Entry& block : *blocks) {
-        if (!block.ready || block.readers > 0) continue;
-        ++num_idle;
-        num_own += contains(command.keys, block.key);
-      }
+    for (const Entry* block : before.blocks()) {
+      if (!block->ready || block->readers > 0) continue;
+      ++num_idle;
+      num_own += contains(command.keys, block->key);
     }
     // With a filter it is not seen which keys had to be stored.
     if (has_filter_) return;

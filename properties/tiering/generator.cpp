@@ -166,11 +166,9 @@ class Generator final : public GeneratorFor<TieringTarget> {
     for (std::uint32_t key : keys_.writing()) {
       if (!contains(promoted, key)) storing_.push_back(key);
     }
-    for (const auto* blocks : {&*now.t1, &*now.t2}) {
-      for (const eviction::Entry& block : *blocks) {
-        const auto num_cascades = std::count(cascaded.begin(), cascaded.end(), block.key);
-        if (block.readers > num_cascades) loading_.push_back(block.key);
-      }
+    for (const eviction::Entry* block : now.blocks()) {
+      const auto num_cascades = std::count(cascaded.begin(), cascaded.end(), block->key);
+      if (block->readers > num_cascades) loading_.push_back(block->key);
     }
     for (const TierState& tier : tiers_) {
       for (std::uint32_t key : tier.held) {

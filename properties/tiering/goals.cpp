@@ -86,10 +86,8 @@ bool has_transfer(const Observation& shown, bool promotion, std::uint32_t key) {
 }
 
 bool is_writing(const Observation& shown, std::uint32_t key) {
-  for (const auto* blocks : {&*shown.t1, &*shown.t2}) {
-    for (const eviction::Entry& block : *blocks) {
-      if (block.key == key) return !block.ready;
-    }
+  for (const eviction::Entry* block : shown.blocks()) {
+    if (block->key == key) return !block->ready;
   }
   return false;
 }

@@ -77,13 +77,6 @@ bool shows_lists(const Observation& shown) {
          shown.tiers.has_value();
 }
 
-/// The blocks of both lists. Requires: they are shown.
-std::vector<Entry> blocks_of(const Observation& shown) {
-  std::vector<Entry> blocks = *shown.t1;
-  blocks.insert(blocks.end(), shown.t2->begin(), shown.t2->end());
-  return blocks;
-}
-
 const TierState* tier_of(const Observation& shown, std::uint32_t place) {
   const bool is_shown = shown.tiers.has_value() && place < shown.tiers->size();
   return is_shown ? &(*shown.tiers)[place] : nullptr;
@@ -335,10 +328,10 @@ class Invariants final : public RulesFor<TieringTarget> {
     }
     bool is_held = false;
     bool is_ready = false;
-    for (const Entry& block : blocks_of(observation)) {
-      if (block.key != command.key) continue;
+    for (const Entry* block : observation.blocks()) {
+      if (block->key != command.key) continue;
       is_held = true;
-      is_ready = block.ready;
+      is_ready = block->ready;
     }
     if (is_ready != (shown == LookupResult::kHit)) {
       return broken("what_is_ready_is_found", "result",
@@ -377,8 +370,8 @@ class Invariants final : public RulesFor<TieringTarget> {
     }
     if (!shows_lists(observation)) return std::nullopt;
     Keys ready;
-    for (const Entry& block : blocks_of(observation)) {
-      if (block.ready) ready.push_back(block.key);
+    for (const Entry* block : observation.blocks()) {
+      if (block->ready) ready.push_back(block->key);
     }
     std::sort(ready.begin(), ready.end());
     const Keys index(index_.begin(), index_.end());
@@ -403,15 +396,15 @@ class Invariants final : public RulesFor<TieringTarget> {
   }
 
   Found check_lists(const Observation& observation) const {
-    const std::vector<Entry> blocks = blocks_of(observation);
+    const std::vector<const Entry*> blocks = observation.blocks();
     Keys keys;
     std::vector<SlotId> slots;
-    for (const Entry& block : blocks) {
-      keys.push_back(block.key);
-      slots.push_back(block.slot);
-      if (block.slot >= capacity_) {
+    for (const Entry* block : blocks) {
+      keys.push_back(block->key);
+      slots.push_back(block->slot);
+      if (block->slot >= capacity_) {
         return broken("blocks_and_numbers_add_up", "t1", "slots that there are",
-                      text_of({{block.key, block.slot}}));
+                      text_of({{block->key, block->slot}}));
       }
     }
     keys.insert(keys.end(), observation.b1->begin(), observation.b1->end());
@@ -453,19 +446,19 @@ class Invariants final : public RulesFor<TieringTarget> {
     std::sort(written.begin(), written.end());
     std::map<std::uint32_t, std::uint32_t> loads = loads_;
     Places not_ready;
-    for (const Entry& block : blocks_of(observation)) {
-      const std::pair place(block.key, block.slot);
+    for (const Entry* block : observation.blocks()) {
+      const std::pair place(block->key, block->slot);
       const auto num_cascades =
           static_cast<std::uint32_t>(std::count(read.begin(), read.end(), place));
-      const std::uint32_t num_readers = num_cascades + std::exchange(loads[block.key], 0);
+      const std::uint32_t num_readers = num_cascades + std::exchange(loads[block->key], 0);
       std::erase(read, place);
-      if (block.readers != num_readers) {
+      if (block->readers != num_readers) {
         return broken("readers_are_transfers", "t1",
                       std::to_string(num_readers) + " readers of " + text_of({place}),
-                      std::to_string(block.readers));
+                      std::to_string(block->readers));
       }
-      if (!block.ready) not_ready.push_back(place);
-      if (block.ready && !holds(block.slot, block.key)) {
+      if (!block->ready) not_ready.push_back(place);
+      if (block->ready && !holds(block->slot, block->key)) {
         return broken("what_is_ready_is_complete", "t1", "slots that hold what is ready",
                       text_of({place}));
       }
