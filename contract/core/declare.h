@@ -176,6 +176,11 @@ class Reusable {
   bool has_value() const { return present_; }
   const T& operator*() const { return value_; }
   const T* operator->() const { return &value_; }
+  /// The value; an empty one where it is absent.
+  const T& or_empty() const {
+    static const T kEmpty{};
+    return present_ ? value_ : kEmpty;
+  }
 
   /// Makes it present and hands out the storage, with whatever it held before.
   T& emplace() {

@@ -25,6 +25,11 @@ inline Value key_value(const BlockHash& key) {
 /// A side that only words describe.
 inline Value phrase(std::string_view text) { return Value(Value::Variant(std::string(text))); }
 
+/// `outputs[3]`
+inline std::string element(std::string_view list, std::size_t index) {
+  return std::string(list) + "[" + std::to_string(index) + "]";
+}
+
 /// `tables[A][1][2]`: a place of a block table.
 inline std::string place_name(std::string_view request, GroupId group, std::size_t index) {
   return "tables[" + std::string(request) + "][" + std::to_string(group) + "][" +

@@ -1,7 +1,6 @@
 /// Drafts for whom has sampled, where the scheduler does not plan with their places before they are
 /// there.
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -36,9 +35,8 @@ class DraftDraws final : public Draws {
     const auto* const update = picture.accepted<Update>(now);
     if (!update) return;
     to_draft_.clear();
-    const auto& outputs = now.of(update->engine).outputs;
-    if (!are_told_ || !outputs.has_value()) return;
-    for (const RequestOutput& output : *outputs) {
+    if (!are_told_) return;
+    for (const RequestOutput& output : now.of(update->engine).outputs.or_empty()) {
       to_draft_.push_back({output.request, {}, update->engine});
     }
   }

@@ -10,7 +10,7 @@ namespace {
 template <class C, class... Those>
 constexpr bool kIsOneOf = (std::is_same_v<C, Those> || ...);
 
-bool is_there(const auto& list) { return list.has_value() && !list->empty(); }
+bool is_there(const auto& list) { return !list.or_empty().empty(); }
 
 }  // namespace
 
@@ -49,11 +49,9 @@ std::uint64_t num_times_put_off(const Command& command) {
 bool is_anything_under_way(const Observation& shown, EngineRole role) {
   const EngineObservation& own = shown.of(role);
   return is_there(own.transfers) || is_there(own.tier_jobs) || is_there(own.copies) ||
-         (own.has_pending_stores.has_value() && *own.has_pending_stores) ||
-         (own.num_transfers.has_value() && *own.num_transfers > 0) ||
-         (shown.reads.has_value() && std::ranges::any_of(*shown.reads, &ReadState::is_under_way)) ||
-         (shown.notices.has_value() &&
-          !std::ranges::all_of(*shown.notices, &NoticeState::delivered));
+         own.has_pending_stores.or_empty() || own.num_transfers.or_empty() > 0 ||
+         std::ranges::any_of(shown.reads.or_empty(), &ReadState::is_under_way) ||
+         !std::ranges::all_of(shown.notices.or_empty(), &NoticeState::delivered);
 }
 
 }  // namespace kvfence::engine

@@ -164,6 +164,16 @@ std::vector<std::uint32_t> draw_lateness(std::uint32_t num_ranks, Choices& choic
   return late_in;
 }
 
+void draw_script(std::uint32_t num_tokens, std::uint32_t hit_in, std::uint32_t again_in,
+                 std::uint32_t hold_in, Choices& choices, ConnectorScript& script) {
+  if (choices.once_in(hit_in)) {
+    script.external_tokens = choices.once_in(3) ? num_tokens : 1 + choices.below(num_tokens + 2);
+  }
+  script.load_async = !choices.once_in(3);
+  if (choices.once_in(again_in)) script.ask_again = 1 + choices.below(2);
+  script.hold_blocks = choices.once_in(hold_in);
+}
+
 // ---- The picture ----
 
 std::uint32_t EnginePicture::num_live() const {
@@ -345,9 +355,8 @@ class Generator final : public GeneratorFor<EngineTarget> {
     } else if (const auto* paused = picture_.accepted<SetPauseState>(now)) {
       picture_.of(paused->engine).pause_state = paused->state;
     } else if (const auto* planned = picture_.accepted<Schedule>(now)) {
-      auto& step = picture_.of(planned->engine).in_flight.emplace_back();
-      const auto& scheduled = now.of(planned->engine).scheduled;
-      if (scheduled.has_value()) step = *scheduled;
+      picture_.of(planned->engine)
+          .in_flight.push_back(now.of(planned->engine).scheduled.or_empty());
     } else if (const auto* updated = picture_.accepted<Update>(now)) {
       auto& in_flight = picture_.of(updated->engine).in_flight;
       if (!in_flight.empty()) in_flight.pop_front();

@@ -37,8 +37,8 @@ namespace kvfence::engine {
 
 bool is_accepted(const Config& config);
 
-/// Of 5 to 20 GPU blocks of 2 to 4 tokens, one group of full attention, every setting of the
-/// scheduler that goes with connectors.
+/// Of 5 to 20 GPU blocks of 1 to 4 tokens, now and then more, one group of full attention, every
+/// setting of the scheduler that goes with connectors.
 Config draw_small_engine(Assembly assembly, Choices& choices);
 
 /// One group per letter of one of the shapes: `f` full attention, `F` the same, whose blocks are
@@ -69,6 +69,11 @@ inline std::uint32_t num_ranks_of(const Config& config, EngineRole role) {
 std::vector<std::uint32_t> draw_lateness(std::uint32_t num_ranks, Choices& choices);
 
 // ---- Episodes ----
+
+/// What a scripted connector answers about a request of so many tokens: a hit, to be asked again
+/// and holding its blocks, each once in so many.
+void draw_script(std::uint32_t num_tokens, std::uint32_t hit_in, std::uint32_t again_in,
+                 std::uint32_t hold_in, Choices& choices, ConnectorScript& script);
 
 /// What an engine, a client or an operator does, whatever the connector.
 enum class Action : std::uint8_t { kStep, kAdd, kFinish, kFinishAll, kPause, kReset };

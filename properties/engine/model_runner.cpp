@@ -5,21 +5,9 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence {
-namespace {
-
-std::uint32_t num_computed_of(const PlannedStep& step, const std::string& request) {
-  for (const engine::ScheduledNew& entry : step.new_reqs) {
-    if (entry.request == request) return entry.num_computed_tokens;
-  }
-  for (const engine::ScheduledCached& entry : step.cached_reqs) {
-    if (entry.request == request) return entry.num_computed_tokens;
-  }
-  KVFENCE_CHECK(false, "a scheduled request is new or cached");
-}
-
-}  // namespace
 
 void ModelRunner::reset(const EngineSetup& setup) {
   windows_ = setup.windows;
@@ -95,9 +83,10 @@ void ModelRunner::enqueue_forward(const PlannedStep& step, std::shared_ptr<Sampl
   for (const engine::ScheduledRequest& entry : step.scheduled) {
     const auto sequence = sequences_.find(entry.request);
     KVFENCE_CHECK(sequence != sequences_.end(), "a step with a request that was told as over");
-    const Part& part =
-        parts->emplace_back(Part{sequence->second, num_computed_of(step, entry.request),
-                                 entry.num_tokens, entry.spec_tokens, entry.samples});
+    const auto first = engine::num_computed_before(step.new_reqs, step.cached_reqs, entry.request);
+    KVFENCE_CHECK(first, "a scheduled request is new or cached");
+    const Part& part = parts->emplace_back(
+        Part{sequence->second, *first, entry.num_tokens, entry.spec_tokens, entry.samples});
     add_places(part);
     part.sequence.computed->num_pending += part.num_known();
   }

@@ -28,9 +28,6 @@ class SchedulerObserver {
   using World = engine::World;
   using Names = std::vector<std::string>;
 
-  /// For a fresh scheduler.
-  void reset() { names_.clear(); }
-
   /// A request was added.
   void add(RequestIndex index, const std::string& name) {
     if (index >= names_.size()) names_.resize(index + 1);
@@ -78,6 +75,7 @@ class SchedulerObserver {
     return report;
   }
 
+  const std::string& name_of(RequestIndex index) const { return names_[index]; }
   void names_of(const std::vector<RequestIndex>& indices, Names& names) const {
     names.resize(indices.size());
     for (std::size_t k = 0; k < indices.size(); ++k) names[k] = names_[indices[k]];

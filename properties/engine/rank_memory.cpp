@@ -5,6 +5,7 @@
 
 #include "properties/core/invariant_values.h"
 #include "properties/core/left_out.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine {
 namespace {
@@ -31,7 +32,7 @@ std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown) {
   };
   for (const ScheduledNew& each : *shown.new_reqs) add(each.blocks);
   for (const ScheduledCached& each : *shown.cached_reqs) {
-    if (each.blocks.has_value()) add(*each.blocks);
+    add(each.blocks.or_empty());
   }
   std::vector<BlockId> blocks;
   for (BlockId block : *shown.new_block_ids) {
@@ -49,26 +50,20 @@ std::string PlannedCopy::name() const {
 
 void take_in_step(const SchedulerObservation& shown, const SchedulerConfig& config,
                   WorkerTables& tables, StepOnBlocks& step) {
-  std::map<std::string, std::uint32_t> num_computed;
-  for (const ScheduledNew& each : *shown.new_reqs) {
-    tables[each.request] = each.blocks;
-    num_computed[each.request] = each.num_computed_tokens;
-  }
+  for (const ScheduledNew& each : *shown.new_reqs) tables[each.request] = each.blocks;
   for (const ScheduledCached& each : *shown.cached_reqs) {
     BlocksByGroup& table = tables[each.request];
     if (each.resumed) table.clear();
     table.resize(config.kv_cache.groups.size());
-    num_computed[each.request] = each.num_computed_tokens;
     for (std::size_t group = 0; each.blocks.has_value() && group < table.size(); ++group) {
       const std::vector<BlockId>& blocks = (*each.blocks)[group];
       table[group].insert(table[group].end(), blocks.begin(), blocks.end());
     }
   }
   for (const ScheduledRequest& each : *shown.scheduled) {
-    const auto begin = num_computed.find(each.request);
-    if (begin == num_computed.end()) continue;
-    step.runs.push_back(
-        {each.request, begin->second, begin->second + each.num_tokens, tables.at(each.request)});
+    const auto begin = num_computed_before(*shown.new_reqs, *shown.cached_reqs, each.request);
+    if (!begin) continue;
+    step.runs.push_back({each.request, *begin, *begin + each.num_tokens, tables.at(each.request)});
   }
   step.zeroed = *shown.new_block_ids;
   step.has_drafts_ahead = config.async_scheduling && config.num_speculative_tokens > 0;
@@ -97,11 +92,9 @@ void settle(std::vector<Run>& runs, const Sequences& sequences,
 std::vector<BlockId> blocks_of_nobody(const SchedulerObservation& shown,
                                       std::uint32_t num_gpu_blocks) {
   std::set<BlockId> had;
-  if (shown.tables.has_value()) {
-    for (const kv_cache::RequestBlocks& table : *shown.tables) {
-      for (const std::vector<BlockId>& blocks : table.blocks) {
-        had.insert(blocks.begin(), blocks.end());
-      }
+  for (const kv_cache::RequestBlocks& table : shown.tables.or_empty()) {
+    for (const std::vector<BlockId>& blocks : table.blocks) {
+      had.insert(blocks.begin(), blocks.end());
     }
   }
   std::vector<BlockId> blocks;

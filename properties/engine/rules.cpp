@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -109,6 +110,7 @@ constexpr BrokenRuleOf<kCoreInvariants> broken;
 using kv_cache::to_value;
 using kvfence::to_value;
 using kvfence::detail::contains;
+using kvfence::detail::element;
 using kvfence::detail::find_table;
 using kvfence::detail::key_value;
 using kvfence::detail::phrase;
@@ -143,10 +145,6 @@ constexpr Rule kBlockRules[] = {"computed_tokens_have_blocks", "null_and_sinks_s
 
 std::uint32_t size_of(const auto& list) { return static_cast<std::uint32_t>(list.size()); }
 
-std::string element(std::string_view list, std::size_t at) {
-  return std::string(list) + "[" + std::to_string(at) + "]";
-}
-
 std::optional<Divergence> check_unchanged(const Observation& before, const Observation& observation,
                                           const World& world) {
   const DeclaredObject was = declared_of(before);
@@ -172,7 +170,7 @@ class SchedulerRules {
         role_(role),
         config_(setup.schedulers[static_cast<std::size_t>(role)]),
         may_overshoot_(hit_may_overshoot(config_.kv_cache)),
-        block_tables_(config_.kv_cache),
+        block_tables_(config_.kv_cache, /*others_hold=*/setup.of(role).simple.has_value()),
         mirror_(std::in_place) {}
 
   /// From here on it is a new scheduler: the engine failed.
@@ -238,9 +236,8 @@ class SchedulerRules {
     } else if (std::holds_alternative<Drain>(command)) {
       forget_requests();
       mirror_.reset();  // its events are not observed
-    } else if (std::holds_alternative<ResetPrefixCache>(command) &&
-               shown.connector_calls.has_value()) {
-      for (const ConnectorCall& call : *shown.connector_calls) {
+    } else if (std::holds_alternative<ResetPrefixCache>(command)) {
+      for (const ConnectorCall& call : shown.connector_calls.or_empty()) {
         if (call.method == "reset_cache" && call.answer == "done") ++num_connector_events_;
       }
     }
@@ -421,8 +418,7 @@ class SchedulerRules {
 
   /// What the calls of a scripted connector say.
   void take_calls(const SchedulerObservation& shown, const World& world) {
-    if (!shown.connector_calls.has_value()) return;
-    for (const ConnectorCall& call : *shown.connector_calls) {
+    for (const ConnectorCall& call : shown.connector_calls.or_empty()) {
       Track* const track = call.request.empty() ? nullptr : find(call.request, world);
       if (!track) continue;
       if (call.child) {
@@ -719,95 +715,67 @@ class SchedulerRules {
       found = mirror_->compare(*shown.keys, config_.kv_cache.pool);
     }
     if (!found) return std::nullopt;
-    return broken("events_mirror_the_keys", found->field, std::move(found->expected),
-                  std::move(found->actual), world);
+    return broken("events_mirror_the_keys", *found, world);
+  }
+
+  /// A number that is shown, and what it has to be.
+  struct Sum {
+    Rule rule;
+    std::string_view member;
+    std::uint32_t expected = 0;
+    std::uint32_t actual = 0;
+  };
+
+  static Found check_sums(std::initializer_list<Sum> sums, const World& world) {
+    for (const Sum& sum : sums) {
+      if (sum.expected == sum.actual) continue;
+      return broken(sum.rule, sum.member, sum.expected, sum.actual, world);
+    }
+    return std::nullopt;
   }
 
   Found check_numbers(const SchedulerObservation& shown, const World& world) const {
-    const auto differs = [&](Rule rule, std::string_view member, std::uint32_t expected,
-                             std::uint32_t actual) -> Found {
-      if (expected == actual) return std::nullopt;
-      return broken(rule, member, expected, actual, world);
-    };
-    const std::uint32_t num_blocks = config_.kv_cache.pool.num_gpu_blocks;
-    if (auto found = differs("blocks_add_up", "num_referenced_blocks",
-                             num_blocks - shown.num_empty_blocks - shown.num_cached_blocks,
-                             shown.num_referenced_blocks)) {
-      return found;
-    }
     if (shown.num_running > config_.max_num_seqs) {
       return broken("a_step_keeps_its_limits", "num_running", config_.max_num_seqs,
                     shown.num_running, world);
     }
-    const std::uint32_t num_waiting = shown.num_waiting + shown.num_skipped_waiting;
-    if (auto found = differs("a_request_has_one_place", "num_waiting",
-                             num_unfinished_ - shown.num_running, num_waiting)) {
-      return found;
-    }
-    if (!shown.requests.has_value()) return std::nullopt;
+    const std::uint32_t num_blocks = config_.kv_cache.pool.num_gpu_blocks;
+    Found found =
+        check_sums({{"blocks_add_up", "num_referenced_blocks",
+                     num_blocks - shown.num_empty_blocks - shown.num_cached_blocks,
+                     shown.num_referenced_blocks},
+                    {"a_request_has_one_place", "num_waiting", num_unfinished_ - shown.num_running,
+                     shown.num_waiting + shown.num_skipped_waiting}},
+                   world);
+    if (found || !has_state(shown)) return found;
     std::uint32_t num_cached = 0;
     for (BlockId block : *shown.free_queue) num_cached += (*shown.keys)[block].empty() ? 0 : 1;
-    if (auto found =
-            differs("blocks_add_up", "num_cached_blocks", num_cached, shown.num_cached_blocks)) {
-      return found;
-    }
-    if (auto found =
-            differs("blocks_add_up", "num_referenced_blocks",
-                    num_blocks - size_of(*shown.free_queue), shown.num_referenced_blocks)) {
-      return found;
-    }
-    if (auto found = differs("a_request_has_one_place", "num_running", size_of(*shown.running),
-                             shown.num_running)) {
-      return found;
-    }
-    if (auto found = differs("a_request_has_one_place", "num_waiting", size_of(*shown.waiting),
-                             shown.num_waiting)) {
-      return found;
-    }
-    return differs("a_request_has_one_place", "num_skipped_waiting",
-                   size_of(*shown.skipped_waiting), shown.num_skipped_waiting);
+    return check_sums(
+        {{"blocks_add_up", "num_cached_blocks", num_cached, shown.num_cached_blocks},
+         {"blocks_add_up", "num_referenced_blocks", num_blocks - size_of(*shown.free_queue),
+          shown.num_referenced_blocks},
+         {"a_request_has_one_place", "num_running", size_of(*shown.running), shown.num_running},
+         {"a_request_has_one_place", "num_waiting", size_of(*shown.waiting), shown.num_waiting},
+         {"a_request_has_one_place", "num_skipped_waiting", size_of(*shown.skipped_waiting),
+          shown.num_skipped_waiting}},
+        world);
   }
 
   Found check_state(const SchedulerObservation& shown, const World& world) {
-    if (auto found = check_blocks(shown, world)) return found;
-    if (auto found = read_requests(shown, world)) return found;
+    const auto broken_of_blocks = [&](const BrokenBlockRule& found) {
+      return broken(kBlockRules[static_cast<std::size_t>(found.rule)], found.mismatch, world);
+    };
     const BlockState blocks{*shown.free_queue, *shown.ref_cnts, *shown.keys, *shown.tables};
-    if (auto found = block_tables_.check_places(blocks, owners_)) {
-      return broken(kBlockRules[static_cast<std::size_t>(found->rule)], found->mismatch.field,
-                    std::move(found->mismatch.expected), std::move(found->mismatch.actual), world);
+    if (const auto found = block_tables_.check_blocks(blocks)) return broken_of_blocks(*found);
+    if (auto found = read_requests(shown, world)) return found;
+    if (const auto found = block_tables_.check_places(blocks, owners_)) {
+      return broken_of_blocks(*found);
     }
     if (auto found = check_places(shown, world)) return found;
     for (RequestNumber number : there_) {
       if (auto found = check_request(tracks_[number], shown, world)) return found;
     }
     return std::nullopt;
-  }
-
-  Found check_blocks(const SchedulerObservation& shown, const World& world) {
-    const std::vector<RequestBlocks>* holders = &*shown.tables;
-    if (setup_.of(role_).simple) {
-      // What its copies hold counts as a table of theirs.
-      num_places_.assign(shown.ref_cnts->size(), 0);
-      for (const RequestBlocks& table : *shown.tables) {
-        for (const std::vector<BlockId>& blocks : table.blocks) {
-          for (BlockId block : blocks) ++num_places_[std::min(block, size_of(num_places_) - 1)];
-        }
-      }
-      holders_ = *shown.tables;
-      BlocksByGroup& held = holders_.emplace_back().blocks;
-      held.resize(config_.kv_cache.groups.size());
-      for (BlockId block = num_base_blocks(); block < num_places_.size(); ++block) {
-        for (; num_places_[block] < (*shown.ref_cnts)[block]; ++num_places_[block]) {
-          held.front().push_back(block);
-        }
-      }
-      holders = &holders_;
-    }
-    auto found =
-        block_tables_.check_blocks({*shown.free_queue, *shown.ref_cnts, *shown.keys, *holders});
-    if (!found) return std::nullopt;
-    return broken(kBlockRules[static_cast<std::size_t>(found->rule)], found->mismatch.field,
-                  std::move(found->mismatch.expected), std::move(found->mismatch.actual), world);
   }
 
   /// Finds each request and its table, and who is gone.
@@ -1116,9 +1084,7 @@ class SchedulerRules {
   std::uint64_t num_quiet_steps_ = 0;  ///< in a row: nobody is planned, and nothing is under way
   std::uint64_t num_put_off_ = 0;      ///< how often connectors were told to
   // Scratch.
-  std::vector<RequestBlocks> holders_;
-  std::vector<std::uint32_t> num_places_;  ///< by block
-  std::vector<TableOwner> owners_;         ///< by table
+  std::vector<TableOwner> owners_;  ///< by table
 };
 
 /// Watches each scheduler of an engine or a pair.

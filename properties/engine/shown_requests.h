@@ -3,6 +3,7 @@
 /// What an observation shows of requests, by their names.
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,9 +22,31 @@ const T* find_by(const std::vector<T>& records, std::string Owner::*member, std:
   return at == records.end() ? nullptr : &*at;
 }
 
+/// Whether the whole state is shown: a command shows all of it, or nothing.
+inline bool has_state(const SchedulerObservation& shown) { return shown.requests.has_value(); }
+
 /// Null as well where the state is not shown.
 inline const RequestState* find_state(const SchedulerObservation& shown, std::string_view name) {
-  return shown.requests.has_value() ? find_by(*shown.requests, &RequestState::id, name) : nullptr;
+  return find_by(shown.requests.or_empty(), &RequestState::id, name);
+}
+
+inline bool is_unfinished(const SchedulerObservation& shown, std::string_view name) {
+  const RequestState* const state = find_state(shown, name);
+  return state && !is_finished(state->status);
+}
+
+/// Tokens of a request of a step that were computed before it; nothing: it is neither new nor
+/// cached.
+inline std::optional<std::uint32_t> num_computed_before(const std::vector<ScheduledNew>& added,
+                                                        const std::vector<ScheduledCached>& cached,
+                                                        std::string_view name) {
+  if (const auto* each = find_by(added, &ScheduledNew::request, name)) {
+    return each->num_computed_tokens;
+  }
+  if (const auto* each = find_by(cached, &ScheduledCached::request, name)) {
+    return each->num_computed_tokens;
+  }
+  return std::nullopt;
 }
 
 /// The engine that a command is about; of one that is about none the producer.

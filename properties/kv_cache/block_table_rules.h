@@ -58,7 +58,8 @@ struct TableOwner {
 /// without allocation once warm.
 class BlockTableInvariants {
  public:
-  explicit BlockTableInvariants(const KVCacheManagerConfig& config);
+  /// others_hold: blocks may have references beside those of the tables.
+  explicit BlockTableInvariants(const KVCacheManagerConfig& config, bool others_hold = false);
 
   /// For a fresh manager of the same configuration.
   void reset();
@@ -85,6 +86,7 @@ class BlockTableInvariants {
   void find_aliases(const BlockState& state, std::span<const TableOwner> owners);
 
   KVCacheManagerConfig config_;
+  bool others_hold_ = false;
   std::uint32_t num_sinks_ = 0;
   std::vector<bool> is_aliased_;  ///< by block
   // Scratch, by block.

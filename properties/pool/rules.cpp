@@ -113,8 +113,7 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
 
   // What an accepted command changes in the model, and what is wrong with its answer.
   Found take(const GetNewBlocks& command, const Observation& shown, const World& world) {
-    static const std::vector<BlockId> kNone;
-    const std::vector<BlockId>& blocks = shown.blocks.has_value() ? *shown.blocks : kNone;
+    const std::vector<BlockId>& blocks = shown.blocks.or_empty();
     bool is_right = blocks.size() == command.num_blocks;
     for (BlockId block : blocks) {
       is_right = is_right && can_be_held(block) && holders_[block] == 0;

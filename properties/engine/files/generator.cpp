@@ -52,9 +52,8 @@ class FileDraws final : public Draws {
     } else if (const auto* entry = picture.accepted<WriteEntry>(now)) {
       entries_.push_back(entry->tokens);
     } else if (const auto* planned = picture.accepted<Schedule>(now)) {
-      const auto& preempted = now.of(planned->engine).preempted;
-      if (!preempted.has_value()) return;
-      victims_.insert(victims_.end(), preempted->begin(), preempted->end());
+      const std::vector<std::string>& preempted = now.of(planned->engine).preempted.or_empty();
+      victims_.insert(victims_.end(), preempted.begin(), preempted.end());
     } else if (const auto* updated = picture.accepted<Update>(now)) {
       take_in_update(now.of(updated->engine));
     }
@@ -112,13 +111,11 @@ class FileDraws final : public Draws {
 
  private:
   void take_in_update(const EngineObservation& now) {
-    if (now.outputs.has_value()) {
-      for (const RequestOutput& output : *now.outputs) {
-        Tokens& tokens = tokens_[output.request];
-        tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
-      }
+    for (const RequestOutput& output : now.outputs.or_empty()) {
+      Tokens& tokens = tokens_[output.request];
+      tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
     }
-    if (!now.failed.has_value() || now.failed->empty()) return;
+    if (now.failed.or_empty().empty()) return;
     victims_.clear();
     must_repair_ = true;
     failed_folder_ = now.failed->front().folder;

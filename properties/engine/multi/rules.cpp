@@ -22,8 +22,10 @@
 #include "contract/engine/engine_target.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
+#include "properties/core/invariant_values.h"
 #include "properties/core/left_out.h"
 #include "properties/core/named_place.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::multi {
 namespace {
@@ -43,7 +45,7 @@ constexpr Invariant kInvariants[] = {
     {"multi.4", "children_are_asked_in_order",
      "a lookup asks the children in order, up to one that wants to be asked again"},
     {"multi.5", "one_child_loads",
-     "one child at most gets a request's tokens; the others get a list without a block per group"},
+     "one child at most gets a request's tokens, and all of them a list per group"},
     {"multi.6", "metadata_reach_their_child", "a child's workers get what that child built"},
     {"multi.7", "nothing_is_kept_of_what_is_over",
      "only an unfinished request has a chosen child; a step takes all extra saves to the workers"},
@@ -56,7 +58,7 @@ constexpr BrokenRuleOf<kInvariants> broken;
 
 using Calls = std::vector<ConnectorCall>;
 
-std::string call_name(std::size_t at) { return "connector_calls[" + std::to_string(at) + "]"; }
+std::string call_name(std::size_t at) { return detail::element("connector_calls", at); }
 
 /// The part of a call that is the same for all children.
 ConnectorCall what_all_hear(const ConnectorCall& call) {
@@ -73,12 +75,6 @@ ConnectorCall what_all_hear(const ConnectorCall& call) {
 }
 
 bool is_shutdown(const ConnectorCall& call) { return call.method == "shutdown"; }
-
-bool is_unfinished(const EngineObservation& shown, const std::string& request) {
-  return std::ranges::any_of(*shown.requests, [&](const auto& state) {
-    return state.id == request && !is_finished(state.status);
-  });
-}
 
 class Invariants final : public Rules {
  public:

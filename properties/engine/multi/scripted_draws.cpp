@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "properties/core/invariant_values.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::multi {
 namespace {
@@ -68,8 +69,7 @@ class ScriptedDraws final : public Draws {
     }
     take_calls(now);
     if (accepted<Schedule>(picture, both)) {
-      auto& ended = ended_.emplace_back();
-      if (now.finished.has_value()) ended = *now.finished;
+      ended_.push_back(now.finished.or_empty());
     } else if (accepted<Update>(picture, both) && !ended_.empty()) {
       known_ended_.insert(ended_.front().begin(), ended_.front().end());
       ended_.pop_front();
@@ -124,7 +124,7 @@ class ScriptedDraws final : public Draws {
   void add_to(AddRequest& command, const Picture& /*picture*/, Choices& choices) override {
     if (command.engine != role_) return;
     command.child = pick(choices, places_);
-    draw_script(static_cast<std::uint32_t>(command.tokens.size()), choices, command);
+    draw_with_params(static_cast<std::uint32_t>(command.tokens.size()), choices, command);
   }
 
   void add_to(ResetPrefixCache& command, const Picture& /*picture*/, Choices& choices) override {
@@ -180,8 +180,7 @@ class ScriptedDraws final : public Draws {
   }
 
   void take_calls(const EngineObservation& now) {
-    if (!now.connector_calls.has_value()) return;
-    for (const ConnectorCall& call : *now.connector_calls) {
+    for (const ConnectorCall& call : now.connector_calls.or_empty()) {
       if (!call.child) continue;
       if (call.method == "update_state_after_alloc" && call.num_tokens > 0) {
         loading_.push_back({call.request, *call.child, 0, true});
@@ -221,19 +220,13 @@ class ScriptedDraws final : public Draws {
     command.child = place;
     const auto& known = picture.of(role_).known;
     const auto state = std::ranges::find(known, request, &RequestState::id);
-    draw_script(state == known.end() ? 8 : state->num_tokens, choices, command);
+    draw_with_params(state == known.end() ? 8 : state->num_tokens, choices, command);
     return command;
   }
 
-  template <class S>
-  void draw_script(std::uint32_t num_tokens, Choices& choices, S& command) const {
-    if (choices.once_in(hit_in_)) {
-      command.external_tokens = choices.once_in(3) ? num_tokens : 1 + choices.below(num_tokens + 2);
-    }
-    command.load_async = !choices.once_in(3);
-    if (choices.once_in(again_in_)) command.ask_again = 1 + choices.below(2);
-    command.hold_blocks = choices.once_in(hold_in_);
-    if (choices.once_in(params_in_)) command.params = "p" + std::to_string(choices.below(4));
+  void draw_with_params(std::uint32_t num_tokens, Choices& choices, ConnectorScript& script) const {
+    draw_script(num_tokens, hit_in_, again_in_, hold_in_, choices, script);
+    if (choices.once_in(params_in_)) script.params = "p" + std::to_string(choices.below(4));
   }
 
   /// What is due is reported as late as the child likes; of a request that ended, once its workers
@@ -270,10 +263,8 @@ class ScriptedDraws final : public Draws {
   }
 
   bool has_finished(const Picture& picture, const std::string& request) const {
-    const auto& known = picture.of(role_).known;
-    return std::ranges::any_of(known, [&](const RequestState& state) {
-      return state.id == request && is_finished(state.status);
-    });
+    const auto* const state = find_by(picture.of(role_).known, &RequestState::id, request);
+    return state && is_finished(state->status);
   }
 
   /// Of those who load, mostly.

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -105,8 +106,7 @@ using detail::contains;
 
 template <class Match>
 std::size_t count_reads(const Observation& observation, Match&& match) {
-  if (!observation.reads.has_value()) return 0;
-  return static_cast<std::size_t>(std::ranges::count_if(*observation.reads, match));
+  return static_cast<std::size_t>(std::ranges::count_if(observation.reads.or_empty(), match));
 }
 
 bool is_read(const Observation& observation, const std::string& remote_request) {
@@ -118,10 +118,8 @@ bool is_read(const Observation& observation, const std::string& remote_request) 
 /// What the producer's ranks see in their next step.
 std::vector<NoticeState> delivered_notices(const Observation& observation) {
   std::vector<NoticeState> delivered;
-  if (!observation.notices.has_value()) return delivered;
-  for (const NoticeState& notice : *observation.notices) {
-    if (notice.delivered) delivered.push_back(notice);
-  }
+  std::ranges::copy_if(observation.notices.or_empty(), std::back_inserter(delivered),
+                       &NoticeState::delivered);
   return delivered;
 }
 
@@ -154,8 +152,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     } else if (const auto* advance = std::get_if<AdvanceRead>(&command)) {
       count_read_end(*advance, before);
     } else if (const auto* lost = std::get_if<LoseNotice>(&command)) {
-      if (!before.notices.has_value()) return;
-      for (const NoticeState& notice : *before.notices) {
+      for (const NoticeState& notice : before.notices.or_empty()) {
         if (notice.notice != lost->notice || notice.is_heartbeat) continue;
         add("notice_lost");
         Source& source = sources_[notice.requests.front()];
@@ -171,13 +168,10 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("reset_refused", !is_done);
       add("running_reset",
           reset->reset_running_requests && before.of(reset->engine).num_running > 0 &&
-              before.reads.has_value() && std::ranges::any_of(*before.reads, [](const auto& read) {
-                return read.is_under_way();
-              }));
-      const auto& keys = before.of(reset->engine).keys;
+              std::ranges::any_of(before.reads.or_empty(), &ReadState::is_under_way));
       add("reset_done",
-          is_done && keys.has_value() &&
-              std::ranges::any_of(*keys, [](const auto& key) { return !key.empty(); }));
+          is_done && std::ranges::any_of(before.of(reset->engine).keys.or_empty(),
+                                         [](const auto& key) { return !key.empty(); }));
     }
   }
 

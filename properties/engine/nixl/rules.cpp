@@ -93,14 +93,6 @@ using detail::phrase;
 
 using Found = std::optional<Divergence>;
 
-bool has_state(const Observation& observation) {
-  for (const EngineRole role : kEngineRoles) {
-    const SchedulerObservation& shown = observation.of(role);
-    if (!shown.requests.has_value() || !shown.tables.has_value()) return false;
-  }
-  return observation.reads.has_value() && observation.notices.has_value();
-}
-
 /// The group of the table that has the block, and where; nothing: none has it.
 std::optional<std::pair<GroupId, std::uint32_t>> place_of(const BlocksByGroup* table,
                                                           BlockId block) {
@@ -111,12 +103,6 @@ std::optional<std::pair<GroupId, std::uint32_t>> place_of(const BlocksByGroup* t
     return std::pair(group, static_cast<std::uint32_t>(place - blocks.begin()));
   }
   return std::nullopt;
-}
-
-bool is_unfinished(const std::string& name, const std::vector<RequestState>& requests) {
-  return std::ranges::any_of(requests, [&](const RequestState& state) {
-    return state.id == name && !is_finished(state.status);
-  });
 }
 
 std::string block_of(BlockId block, const std::string& request) {
@@ -168,8 +154,6 @@ class Invariants final : public Rules {
   }
 
  private:
-  using Found = std::optional<Divergence>;
-
   /// How far the one load of a request is.
   enum class Load : std::uint8_t { kNone, kPlanned, kReading, kOver };
 
@@ -279,7 +263,7 @@ class Invariants final : public Rules {
     }
     for (const auto& [name, known] : known_) {
       if (known.remote_request.empty() || known.load != Load::kNone || !before_) continue;
-      if (is_unfinished(name, *before_->of(EngineRole::kConsumer).requests)) continue;
+      if (is_unfinished(before_->of(EngineRole::kConsumer), name)) continue;
       return broken("loads_come_to_an_end", "reqs_to_recv", name + ", which ended", "others");
     }
     return std::nullopt;
@@ -392,9 +376,8 @@ class Invariants final : public Rules {
     }
     for (const FinishedPrefill& prefill : *observation.finished_prefills) {
       const Seconds expires = now + spec_.deadline.value_or(0);
-      const bool is_shared =
-          observation.extra_saves.has_value() &&
-          find_by(*observation.extra_saves, &multi::Extra::request, prefill.request) != nullptr;
+      const bool is_shared = find_by(observation.extra_saves.or_empty(), &multi::Extra::request,
+                                     prefill.request) != nullptr;
       held_[prefill.request] = {prefill.blocks, expires, expires, {}, is_shared};
     }
     return std::nullopt;

@@ -101,43 +101,26 @@ constexpr Goal kGoals[] = {
 
 using detail::contains;
 
-bool has_state(const Observation& observation) {
-  return observation.requests.has_value() && observation.transfers.has_value() &&
-         observation.t1.has_value() && observation.t2.has_value() &&
-         observation.skipped_waiting.has_value() && observation.keys.has_value();
-}
-
 bool is_under_way(const EngineTransfer& transfer) {
   return transfer.progress == TransferProgress::kSubmitted ||
          transfer.progress == TransferProgress::kPart;
 }
 
 bool has_transfer(const Observation& observation, std::string_view name, bool store) {
-  return observation.transfers.has_value() &&
-         std::ranges::any_of(*observation.transfers, [&](const EngineTransfer& transfer) {
-           return transfer.request == name && transfer.store == store && is_under_way(transfer);
-         });
+  return std::ranges::any_of(observation.transfers.or_empty(), [&](const EngineTransfer& transfer) {
+    return transfer.request == name && transfer.store == store && is_under_way(transfer);
+  });
 }
 
 std::vector<std::string> keys_of(const Observation& observation) {
   std::vector<std::string> keys;
-  for (const auto* list : {&*observation.t1, &*observation.t2}) {
-    for (const OffloadedBlock& block : *list) keys.push_back(block.key.bytes);
-  }
+  for (const OffloadedBlock* block : observation.blocks()) keys.push_back(block->key.bytes);
   return keys;
 }
 
-double target_t1_size_of(const Observation& observation) {
-  return observation.target_t1_size.has_value() ? *observation.target_t1_size : 0;
-}
-
 bool has_readers(const Observation& observation) {
-  for (const auto* list : {&*observation.t1, &*observation.t2}) {
-    for (const OffloadedBlock& block : *list) {
-      if (block.readers > 0) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(observation.blocks(),
+                             [](const OffloadedBlock* block) { return block->readers > 0; });
 }
 
 class Counter : public GoalCounter<EngineTarget, kGoals> {
@@ -147,9 +130,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   void count(const Command& command, const Observation& before, const Observation& after,
              const World& world) {
     const bool rejects = drafts_.rejects(command, after);
-    add("drafts_rejected", rejects && before.transfers.has_value() &&
-                               std::ranges::any_of(*before.transfers, is_under_way));
-    add("ghost_hit", target_t1_size_of(before) != target_t1_size_of(after) &&
+    add("drafts_rejected",
+        rejects && std::ranges::any_of(before.transfers.or_empty(), is_under_way));
+    add("ghost_hit", before.target_t1_size.or_empty() != after.target_t1_size.or_empty() &&
                          std::holds_alternative<Schedule>(command));
     if (after.tier_calls.has_value()) count_tier_calls(command, before, after);
     if (const auto* added = std::get_if<AddRequest>(&command)) {
@@ -250,23 +233,18 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const std::uint32_t hash_block_size = setup_.scheduler.kv_cache.pool.hash.hash_block_size;
     const std::vector<std::string> keys = keys_of(after);
     const std::vector<std::string> keys_before = keys_of(before);
-    std::unordered_map<std::string, std::uint32_t> num_computed;
-    for (const ScheduledNew& each : *after.new_reqs) {
-      num_computed[each.request] = each.num_computed_tokens;
-    }
-    for (const ScheduledCached& each : *after.cached_reqs) {
-      num_computed[each.request] = each.num_computed_tokens;
-    }
     for (const ScheduledRequest& each : *after.scheduled) {
       const auto added = added_.find(each.request);
       const Request* request = world.requests().find(each.request);
       if (added == added_.end() || !request) continue;
-      const std::uint32_t end = num_computed[each.request] + each.num_tokens;
+      const std::uint32_t begin =
+          num_computed_before(*after.new_reqs, *after.cached_reqs, each.request).value_or(0);
+      const std::uint32_t end = begin + each.num_tokens;
       const auto num_prompt = static_cast<std::uint32_t>(added->second.tokens.size());
       const std::uint32_t bound = fences_ ? added->second.max_offload_tokens.value_or(end) : end;
       const bool has_store = std::ranges::any_of(
           *after.stores, [&](const Transfer& store) { return store.request == each.request; });
-      add("decoded_stored", has_store && num_computed[each.request] >= num_prompt);
+      add("decoded_stored", has_store && begin >= num_prompt);
       add("prompt_only_kept", fences_ && setup_.spec.offload_prompt_only && !has_store &&
                                   end / size > num_prompt / size);
       add("max_offload_tokens", bound / size < std::min(end, num_prompt) / size);
@@ -276,7 +254,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const BlockHashView hash = hashes[num_blocks * (size / hash_block_size) - 1];
       const std::string key = fences_ ? make_block_hash_with_group_id(hash, 0) : std::string(hash);
       // Only what this step fills: what came before may have been stored and evicted.
-      const bool fills = num_blocks * size > num_computed[each.request];
+      const bool fills = num_blocks * size > begin;
       if (!fills || contains(keys, key) || contains(keys_before, key)) continue;
       const bool has_filter = setup_.spec.manager.store_threshold >= 2;
       add(has_filter ? Name("filter_stops") : Name("store_refused"));
@@ -320,15 +298,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     if (!has_state(before) || !has_state(after)) return;
     // A rank still makes what another one has reported in this step.
     for (const EngineTransfer& left : *after.transfers) {
-      const bool others_had =
-          std::ranges::any_of(*before.transfers, [&](const EngineTransfer& other) {
-            return other.rank != left.rank && other.job == left.job && other.store == left.store;
-          });
-      const bool others_have =
-          std::ranges::any_of(*after.transfers, [&](const EngineTransfer& other) {
-            return other.rank != left.rank && other.job == left.job && other.store == left.store;
-          });
-      add("late_rank", others_had && !others_have);
+      const auto others_have = [&](const Observation& shown) {
+        return std::ranges::any_of(*shown.transfers, [&](const EngineTransfer& other) {
+          return other.rank != left.rank && other.job == left.job && other.store == left.store;
+        });
+      };
+      add("late_rank", others_have(before) && !others_have(after));
     }
     for (const RequestState& state : *after.requests) {
       const RequestState* state_before = find_state(before, state.id);
@@ -386,9 +361,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         if (call.answer == "hit") found.push_back(call.keys.front());
       }
       add("held_went_down", plans && call.method == "submit_store");
-      const bool ends = call.method == "on_request_finished" && before.tier_jobs.has_value();
+      const bool ends = call.method == "on_request_finished";
       add("ended_while_promoting",
-          ends && std::ranges::any_of(*before.tier_jobs, [&](const TierTransfer& job) {
+          ends && std::ranges::any_of(before.tier_jobs.or_empty(), [&](const TierTransfer& job) {
             return job.promotion && job.request == call.request;
           }));
     }
@@ -401,12 +376,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
   void count_tier_results(const TierCallRecord& call, const Observation& before) {
-    if (!before.tier_jobs.has_value()) return;
     std::istringstream results(call.answer);
     std::uint32_t id = 0;
     std::string word;
     while (results >> id >> word) {
-      for (const TierTransfer& job : *before.tier_jobs) {
+      for (const TierTransfer& job : before.tier_jobs.or_empty()) {
         if (job.job != id || job.tier != call.tier) continue;
         const bool success = word == "done";
         add(job.promotion ? success ? Name("promoted") : Name("promotion_failed")

@@ -48,7 +48,7 @@ const LeftOut kPutOffForEver(
     "than it has blocks in a tier",
     "engine/offloading/lives/tier_asks_again.kvs");
 
-/// Every invariant, by Rule: what the command line and the documentation list.
+/// Every invariant: what the command line and the documentation list.
 constexpr Invariant kInvariants[] = {
     {"offloading.1", "plans_name_the_requests_own_blocks",
      "a planned transfer has a number of its own and names full blocks of its request's table, at "
@@ -95,10 +95,8 @@ using Copy = PlannedCopy;
 constexpr std::uint32_t kQuietStepsMax = 3;
 
 const OffloadedBlock* find_block(const Observation& observation, const std::string& key) {
-  for (const auto* list : {&*observation.t1, &*observation.t2}) {
-    for (const OffloadedBlock& block : *list) {
-      if (block.key.bytes == key) return &block;
-    }
+  for (const OffloadedBlock* block : observation.blocks()) {
+    if (block->key.bytes == key) return block;
   }
   return nullptr;
 }
@@ -382,8 +380,8 @@ class Invariants final : public Rules {
       std::vector<Copy>& copies = is_store ? step.stores : step.loads;
       const std::string member = is_store ? "stores" : "loads";
       for (std::size_t index = 0; index < transfers.size(); ++index) {
-        if (auto found = plan(member + "[" + std::to_string(index) + "]", transfers[index],
-                              is_store, observation, copies.emplace_back())) {
+        if (auto found = plan(detail::element(member, index), transfers[index], is_store,
+                              observation, copies.emplace_back())) {
           return found;
         }
       }
@@ -535,8 +533,7 @@ class Invariants final : public Rules {
 
   Found take_in_tier_calls(const Observation& observation) {
     is_anyone_put_off_ = false;
-    if (!observation.tier_calls.has_value()) return std::nullopt;
-    for (const TierCallRecord& call : *observation.tier_calls) {
+    for (const TierCallRecord& call : observation.tier_calls.or_empty()) {
       Found found;
       if (call.method == "lookup") is_anyone_put_off_ |= call.answer == "pending";
       if (call.method == "get_finished_jobs") found = end_tier_jobs(call);
@@ -690,12 +687,10 @@ class Invariants final : public Rules {
   Found check_numbers(const Observation& observation) const {
     std::set<SlotId> slots;
     std::set<std::string> keys;
-    for (const auto* list : {&*observation.t1, &*observation.t2}) {
-      for (const OffloadedBlock& block : *list) {
-        if (slots.insert(block.slot).second && keys.insert(block.key.bytes).second) continue;
-        return broken("slots_add_up", slot_name(block.slot), "a slot and a key of its own",
-                      "others");
-      }
+    for (const OffloadedBlock* block : observation.blocks()) {
+      if (slots.insert(block->slot).second && keys.insert(block->key.bytes).second) continue;
+      return broken("slots_add_up", slot_name(block->slot), "a slot and a key of its own",
+                    "others");
     }
     const std::uint32_t capacity = setup_.spec.manager.cache.capacity;
     if (slots.size() + *observation.num_free_slots == capacity) return std::nullopt;
@@ -704,7 +699,7 @@ class Invariants final : public Rules {
   }
 
   Found check_slots(const Observation& observation) const {
-    if (observation.damaged.has_value() && !observation.damaged->empty()) {
+    if (!observation.damaged.or_empty().empty()) {
       const OffloadedBlock* block = find_block(observation, observation.damaged->front());
       return broken("a_ready_slot_holds_its_key", slot_name(block ? block->slot : 0),
                     "the bytes that were stored", "other bytes, in a block that can be found");
@@ -720,11 +715,9 @@ class Invariants final : public Rules {
     for (std::size_t step = 0; step < in_flight_.size(); ++step) {
       for (const Copy& copy : in_flight_[step].stores) add_flushed(copy, step + 1);
     }
-    for (const auto* list : {&*observation.t1, &*observation.t2}) {
-      for (const OffloadedBlock& block : *list) {
-        if (!block.ready || flushed.count(block.slot) > 0) continue;
-        if (auto found = check_slot(block.key.bytes, block.slot)) return found;
-      }
+    for (const OffloadedBlock* block : observation.blocks()) {
+      if (!block->ready || flushed.contains(block->slot)) continue;
+      if (auto found = check_slot(block->key.bytes, block->slot)) return found;
     }
     return std::nullopt;
   }
@@ -784,11 +777,9 @@ class Invariants final : public Rules {
     }
     // With hold a store is completed with its request.
     const bool may_write = !fences_ && !observation.requests->empty();
-    for (const auto* list : {&*observation.t1, &*observation.t2}) {
-      for (const OffloadedBlock& block : *list) {
-        if ((block.ready || may_write) && block.readers == 0) continue;
-        return left(slot_name(block.slot), block.ready ? "readers" : "a writer");
-      }
+    for (const OffloadedBlock* block : observation.blocks()) {
+      if ((block->ready || may_write) && block->readers == 0) continue;
+      return left(slot_name(block->slot), block->ready ? "readers" : "a writer");
     }
     return std::nullopt;
   }

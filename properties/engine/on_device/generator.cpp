@@ -69,8 +69,7 @@ class DeviceDraws final : public Draws {
   }
 
   void take_in(const Picture& picture, const Observation& now) override {
-    const auto& num_transfers = now.of(role_).num_transfers;
-    num_transfers_ = num_transfers.has_value() ? *num_transfers : 0;
+    num_transfers_ = now.of(role_).num_transfers.or_empty();
     const bool is_taken = picture.last && now.error == ErrorCode::kNone;
     if (is_taken && (role_of(*picture.last) == role_ || has_ended(now))) {
       progress_.take_in(*picture.last, now);

@@ -60,7 +60,7 @@ constexpr Goal kGoals[] = {
 
 /// Before the first command nothing is there; what is not there may hold anything.
 bool has_transfers(const Observation& observation) {
-  return observation.num_transfers.has_value() && *observation.num_transfers > 0;
+  return observation.num_transfers.or_empty() > 0;
 }
 
 class Counter : public GoalCounter<EngineTarget, kGoals> {
@@ -79,8 +79,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     was_idle_ = {};
     if (const auto* failing = std::get_if<FailNext>(&command)) {
-      const bool is_taken = after.error == ErrorCode::kNone;
-      if (is_taken) faults_[{failing->rank, failing->stream == "store"}] = failing->fault;
+      faults_[{failing->rank, failing->stream == "store"}] = failing->fault;
       return;
     }
     add("drafts_rejected", drafts_.rejects(command, after) && had_transfers);

@@ -56,7 +56,6 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
 
   void count(const Command& command, const Observation& before, const Observation& after,
              const World&) {
-    if (after.error != ErrorCode::kNone) return;
     const bool rejects = drafts_.rejects(command, after);
     if (setup().is_pair()) return count_of_pair(command, before, after, rejects);
     progress_.take_in(command, after);
@@ -129,12 +128,11 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     add("preempted_alone",
         !setup().has_workers() && *before.num_steps_in_flight > 0 && !after.preempted->empty());
     add("flushed_by_simple",
-        after.need_flush.has_value() && *after.need_flush &&
+        after.need_flush.or_empty() &&
             std::ranges::any_of(in_flight_, [&](const DeviceTransfer& transfer) {
               return is_of_simple(transfer);
             }));
-    if (!after.load_gpu_blocks.has_value()) return;
-    const std::vector<BlockId>& loaded = *after.load_gpu_blocks;
+    const std::vector<BlockId>& loaded = after.load_gpu_blocks.or_empty();
     add("store_fenced_for_the_other",
         std::ranges::any_of(in_flight_, [&](const DeviceTransfer& transfer) {
           return transfer.store && !is_of_simple(transfer) &&
@@ -153,36 +151,30 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     }
     const EngineObservation& shown = after.consumer;
     if (const auto* advance = std::get_if<nixl::AdvanceRead>(&command)) {
-      if (!before.reads.has_value()) return;
-      for (const ReadState& read : *before.reads) {
+      for (const ReadState& read : before.reads.or_empty()) {
         if (read.read != advance->read || advance->progress == TransferProgress::kPart) continue;
         bool& has_failed = reads_.try_emplace(read.request, false).first->second;
         has_failed |= advance->progress == TransferProgress::kFailed;
       }
     }
-    if (shown.submitted.has_value()) {
-      for (const DeviceTransfer& transfer : *shown.submitted) {
-        add("stored_what_was_read", transfer.store && was_read(transfer.request));
-        if (!transfer.store) loads_.insert({transfer.rank, transfer.job});
-      }
+    for (const DeviceTransfer& transfer : shown.submitted.or_empty()) {
+      add("stored_what_was_read", transfer.store && was_read(transfer.request));
+      if (!transfer.store) loads_.insert({transfer.rank, transfer.job});
     }
-    if (shown.ended.has_value()) {
-      for (const EndedTransfer& ended : *shown.ended) loads_.erase({ended.rank, ended.job});
+    for (const EndedTransfer& ended : shown.ended.or_empty()) {
+      loads_.erase({ended.rank, ended.job});
     }
     if (const auto* drained = std::get_if<Drain>(&command)) {
       if (drained->engine == EngineRole::kConsumer) loads_.clear();
     }
-    const bool is_reading =
-        after.reads.has_value() && std::ranges::any_of(*after.reads, &ReadState::is_under_way);
+    const bool is_reading = std::ranges::any_of(after.reads.or_empty(), &ReadState::is_under_way);
     add("loaded_beside_a_read", !loads_.empty() && is_reading);
     add("drafts_rejected_beside_a_read", rejects && is_reading);
     const bool has_failed = std::ranges::any_of(kEngineRoles, [&](EngineRole role) {
-      const auto& ended = after.of(role).ended;
-      return ended.has_value() && !std::ranges::all_of(*ended, &EndedTransfer::succeeded);
+      return !std::ranges::all_of(after.of(role).ended.or_empty(), &EndedTransfer::succeeded);
     });
     add("copy_failed_beside_a_read", has_failed && is_reading);
-    if (!shown.outputs.has_value()) return;
-    for (const RequestOutput& output : *shown.outputs) {
+    for (const RequestOutput& output : shown.outputs.or_empty()) {
       if (output.tokens.empty() || !reads_.contains(output.request)) continue;
       add("said_after_a_read", was_read(output.request));
       add("computed_after_a_failed_read", !was_read(output.request));
@@ -207,7 +199,7 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
       }
       in_flight_.erase(transfer);
     }
-    const bool is_received = after.finished_recving.has_value() && !after.finished_recving->empty();
+    const bool is_received = !after.finished_recving.or_empty().empty();
     add("copied_by_simple", has_simple_load && is_received);
     add("late_rank", has_simple_load && after.finished_recving.has_value() && !is_received);
   }

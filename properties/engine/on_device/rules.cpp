@@ -93,9 +93,7 @@ class BlockContents {
       add(handed_over->id, world.requests().find(handed_over->request)->spec());
     }
     for (const EngineRole role : kEngineRoles) {
-      const auto& outputs = observation.of(role).outputs;
-      if (!outputs.has_value()) continue;
-      for (const RequestOutput& output : *outputs) {
+      for (const RequestOutput& output : observation.of(role).outputs.or_empty()) {
         const auto request = requests_.find(output.request);
         if (request != requests_.end()) append(request->second, output.tokens);
       }
@@ -164,7 +162,6 @@ class Invariants final : public Rules {
  private:
   using Found = std::optional<Divergence>;
 
-  struct Engine;
   /// A transfer, and whether it met a fault of which it fails.
   struct Submitted {
     DeviceTransfer transfer;
@@ -225,11 +222,9 @@ class Invariants final : public Rules {
       return broken("nothing_is_misused", "num_misuses", 0U, *shown.num_misuses);
     }
     // A fault is met by the next transfer of its rank and direction.
-    if (shown.submitted.has_value()) {
-      for (const DeviceTransfer& transfer : *shown.submitted) {
-        const auto fault = engine.faults.extract({transfer.rank, transfer.store});
-        engine.in_flight.push_back({transfer, fault && fault.mapped()});
-      }
+    for (const DeviceTransfer& transfer : shown.submitted.or_empty()) {
+      const auto fault = engine.faults.extract({transfer.rank, transfer.store});
+      engine.in_flight.push_back({transfer, fault && fault.mapped()});
     }
     if (command) {
       if (auto found = check_progress(engine, *command, answer, shown)) return found;
@@ -445,9 +440,7 @@ std::optional<Divergence> TokenOracle::check(const Command& command,
     sequences_[handed_over->id] = std::move(sequence);
   }
   for (const EngineRole role : kEngineRoles) {
-    const auto& outputs = observation.of(role).outputs;
-    if (!outputs.has_value()) continue;
-    for (const RequestOutput& output : *outputs) {
+    for (const RequestOutput& output : observation.of(role).outputs.or_empty()) {
       Sequence& sequence = sequences_[output.request];
       for (const TokenId token : output.tokens) {
         const TokenId expected =

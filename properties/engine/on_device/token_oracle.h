@@ -16,7 +16,6 @@
 
 namespace kvfence::engine::on_device {
 
-/// What requests say, beside what a run without a cache says: the first rule alone.
 class TokenOracle {
  public:
   /// What a request was given and what it said.

@@ -179,12 +179,13 @@ class ScriptedDraws final : public Draws {
     const RequestState& state = pick(choices, picture.engine().known);
     ScriptConnector command;
     command.request = state.id;
-    draw_script(state.num_tokens, choices, command);
+    draw_script(state.num_tokens, external_in_, 6, hold_in_, choices, command);
     return command;
   }
 
   void add_to(AddRequest& command, const Picture& /*picture*/, Choices& choices) override {
-    draw_script(static_cast<std::uint32_t>(command.tokens.size()), choices, command);
+    draw_script(static_cast<std::uint32_t>(command.tokens.size()), external_in_, 6, hold_in_,
+                choices, command);
   }
 
   void add_to(Update& command, const Picture& picture, Choices& choices) override {
@@ -204,8 +205,7 @@ class ScriptedDraws final : public Draws {
   /// Whose tokens the connector loads in the step.
   void take_in_step(const Picture& picture, const Observation& now) {
     auto& loaded = loaded_.emplace_back();
-    if (!now.connector_calls.has_value()) return;
-    for (const ConnectorCall& call : *now.connector_calls) {
+    for (const ConnectorCall& call : now.connector_calls.or_empty()) {
       if (call.method != "update_state_after_alloc" || call.num_tokens == 0) continue;
       const auto& step = picture.engine().in_flight.back();
       const bool is_scheduled = std::ranges::any_of(step, [&](const ScheduledRequest& scheduled) {
@@ -213,16 +213,6 @@ class ScriptedDraws final : public Draws {
       });
       if (is_scheduled) loaded.push_back(call.request);
     }
-  }
-
-  template <class S>
-  void draw_script(std::uint32_t num_tokens, Choices& choices, S& command) const {
-    if (choices.once_in(external_in_)) {
-      command.external_tokens = choices.once_in(3) ? num_tokens : 1 + choices.below(num_tokens + 2);
-    }
-    command.load_async = !choices.once_in(3);
-    if (choices.once_in(6)) command.ask_again = 1 + choices.below(2);
-    command.hold_blocks = choices.once_in(hold_in_);
   }
 
   bool is_in(Load load, const std::string& name) const {

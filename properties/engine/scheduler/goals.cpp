@@ -118,25 +118,14 @@ constexpr Goal kGoals[] = {
 
 using detail::contains;
 
-bool has_state(const Observation& observation) {
-  return observation.requests.has_value() && observation.running.has_value() &&
-         observation.waiting.has_value() && observation.skipped_waiting.has_value() &&
-         observation.keys.has_value() && observation.tables.has_value();
-}
-
 bool loads(const RequestState& request) {
   return request.status == RequestStatus::kWaitingForRemoteKVs;
-}
-
-const std::vector<ConnectorCall>& calls_of(const Observation& observation) {
-  static const std::vector<ConnectorCall> kNone;
-  return observation.connector_calls.has_value() ? *observation.connector_calls : kNone;
 }
 
 /// The first call of a method about a request; null if there is none.
 const ConnectorCall* find_call(const Observation& observation, std::string_view method,
                                const std::string& name) {
-  const auto& calls = calls_of(observation);
+  const std::vector<ConnectorCall>& calls = observation.connector_calls.or_empty();
   const auto at = std::ranges::find_if(calls, [&](const ConnectorCall& call) {
     return call.method == method && call.request == name;
   });
@@ -236,7 +225,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("self_victim", !preempted.empty() && after.num_running == 0);
     for (const std::string& name : preempted) add("preempted_in_flight", is_in_flight(name));
     add("never_fits", after.never_fits.has_value());
-    for (const ConnectorCall& call : calls_of(after)) {
+    for (const ConnectorCall& call : after.connector_calls.or_empty()) {
       add("ask_again", call.answer == "again");
     }
     add("two_steps_in_flight", !in_flight_.empty());
@@ -552,7 +541,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("reset_refused", !*after.success);
     const bool resets_running = command.reset_running_requests && before.num_running > 0;
     add("running_reset", resets_running);
-    for (const ConnectorCall& call : calls_of(after)) {
+    for (const ConnectorCall& call : after.connector_calls.or_empty()) {
       if (call.method != "reset_cache") continue;
       add(call.answer == "done" ? Name("connector_reset") : Name("connector_reset_failed"));
     }

@@ -19,7 +19,6 @@
 #include "properties/core/invariant_values.h"
 #include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/shown_requests.h"
-#include "properties/engine/simple/facet.h"
 
 namespace kvfence::engine::simple {
 namespace {
@@ -92,7 +91,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   void count(const Command& command, const Observation& before, const Observation& after,
              const World& world) {
     const bool rejects = drafts_.rejects(command, after);
-    add("drafts_rejected", rejects && before.copies.has_value() && !before.copies->empty());
+    add("drafts_rejected", rejects && !before.copies.or_empty().empty());
     if (std::holds_alternative<Schedule>(command)) {
       count_step(before, after, world);
     } else if (std::holds_alternative<Update>(command)) {
@@ -226,12 +225,10 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   void count_update(const Observation& before, const Observation& after) {
     const bool flushes = !flushes_.empty() && flushes_.front();
     if (!flushes_.empty()) flushes_.pop_front();
-    if (before.copies.has_value()) {
-      const bool is_under_way = std::ranges::any_of(*before.copies, [](const Copy& copy) {
-        return copy.progress != TransferProgress::kFinished;
-      });
-      add("flush_ends_copies", flushes && is_under_way);
-    }
+    const bool is_under_way = std::ranges::any_of(before.copies.or_empty(), [](const Copy& copy) {
+      return copy.progress != TransferProgress::kFinished;
+    });
+    add("flush_ends_copies", flushes && is_under_way);
     for (const CompletedJob& completed : *after.completed_jobs) {
       std::uint32_t& num_reports = num_reports_[completed.job];
       num_reports += completed.num_workers;
@@ -276,7 +273,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("reset_refused", !*after.success);
     add("reset_of_connector", command.reset_connector);
     add("running_reset", command.reset_running_requests && before.num_running > 0 &&
-                             before.copies.has_value() && !before.copies->empty());
+                             !before.copies.or_empty().empty());
     if (!has_state(before) || !has_state(after)) return;
     add("reset_done", *after.success && *before.keys != *after.keys);
   }

@@ -28,7 +28,7 @@
 #include "properties/core/invariant_values.h"
 #include "properties/core/named_place.h"
 #include "properties/engine/rank_memory.h"
-#include "properties/engine/simple/facet.h"
+#include "properties/engine/shown_requests.h"
 #include "properties/kv_cache/kv_content.h"
 
 namespace kvfence::engine::simple {
@@ -72,15 +72,11 @@ constexpr Invariant kInvariants[] = {
 using Rule = NamedPlace<kInvariants>;
 constexpr BrokenRuleOf<kInvariants> broken;
 
+using kvfence::detail::element;
 using kvfence::detail::find_table;
 
 /// Updates with nothing under way, after which nothing waits for a report.
 constexpr std::uint32_t kQuietUpdatesMax = 3;
-
-/// `cpu_keys[3]`
-std::string element(std::string_view list, std::size_t index) {
-  return std::string(list) + "[" + std::to_string(index) + "]";
-}
 
 /// What a step plans to copy in one direction.
 struct Event : PlannedCopy {
@@ -265,8 +261,8 @@ class Invariants final : public Rules {
     if (const auto wrong = copies_.run(step, sequences_)) {
       return broken_rule(kInvariants[wrong->rule], wrong->where, wrong->expected, wrong->actual);
     }
-    if (step.need_flush && observation.copies.has_value()) {
-      for (const Copy& copy : *observation.copies) {
+    if (step.need_flush) {
+      for (const Copy& copy : observation.copies.or_empty()) {
         const bool is_own = std::ranges::any_of(step.events, [&](const Event& event) {
           return event.id() == std::pair(copy.store, copy.event);
         });
