@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <iterator>
 #include <list>
 #include <memory>
@@ -34,6 +33,7 @@
 #include "properties/engine/on_device/remote_reads.h"
 #include "properties/engine/planned_step.h"
 #include "properties/engine/rank.h"
+#include "properties/engine/shown_requests.h"
 #include "properties/engine/simple/facet.h"
 
 namespace kvfence {
@@ -108,7 +108,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     EngineRole role = EngineRole::kProducer;
     std::unique_ptr<Scheduler> scheduler;
     SchedulerObserver observer;
-    std::array<KVConnector*, engine::kNumConnectorKinds> connectors = {};  ///< by kind
     std::vector<EngineRank> ranks;
     std::unique_ptr<KVOutputAggregator> aggregator;
     std::list<PlannedStep> in_flight;  ///< oldest first
@@ -162,7 +161,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       }
       engine.scheduler = parts_.make_scheduler(setup_.schedulers[number], std::move(connector));
       if (!setup_.has_workers()) continue;
-      find_connectors(engine);
       engine.aggregator = parts_.make_aggregator(setup_.num_ranks[number]);
       HandshakesByRank handshakes;
       for (EngineRank& rank : engine.ranks) {
@@ -199,27 +197,24 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   bool is_multi() const { return !setup_.children.empty(); }
 
-  /// The kinds that the engine has; one, unless there is a MultiConnector.
-  std::vector<Kind> kinds() const {
-    std::vector<Kind> all;
-    for (const engine::ChildSetup& child : setup_.children) all.push_back(child.kind);
-    if (is_multi()) return all;
-    if (setup_.offloading) return {Kind::kOffloading};
-    if (setup_.simple) return {Kind::kSimple};
-    if (setup_.files) return {Kind::kFiles};
-    return {Kind::kNixl};
+  /// Of the only connector. Requires: workers, and no MultiConnector.
+  Kind kind() const {
+    if (setup_.offloading) return Kind::kOffloading;
+    if (setup_.simple) return Kind::kSimple;
+    return setup_.files ? Kind::kFiles : Kind::kNixl;
   }
 
   TransferNumbers numbers_of(Kind kind) const {
-    const std::vector<Kind> all = kinds();
-    const auto place = std::ranges::find(all, kind) - all.begin();
+    if (!is_multi()) return {};
+    const std::vector<engine::ChildSetup>& all = setup_.children;
+    const auto place = std::ranges::find(all, kind, &engine::ChildSetup::kind) - all.begin();
     return {static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(all.size())};
   }
 
   std::unique_ptr<KVConnector> make_connector(EngineRole role) {
     if (setup_.is_scripted) return std::make_unique<ScriptedConnector>();
     if (!setup_.has_connector()) return nullptr;
-    if (!is_multi()) return make_connector(kinds().front(), role);
+    if (!is_multi()) return make_connector(kind(), role);
     std::vector<KVConnectorHandle> children;
     for (const engine::ChildSetup& setup : setup_.children) {
       std::unique_ptr<KVConnector> child;
@@ -253,10 +248,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   std::optional<ImplementationFailure> refuse_other_kinds() {
     const std::vector<std::string>& judged = parts_.judged_kinds;
     if (judged.empty() || is_multi()) return std::nullopt;
-    const std::string kind = setup_.has_workers() ? name_of(kinds().front()) : "";
-    if (std::ranges::find(judged, kind) != judged.end()) return std::nullopt;
+    const std::string own = setup_.has_workers() ? name_of(kind()) : "";
+    if (std::ranges::find(judged, own) != judged.end()) return std::nullopt;
     return unsupported("a connector of kind " + joined(judged),
-                       (kind.empty() ? "none" : "one of kind " + kind) + " for assembly " +
+                       (own.empty() ? "none" : "one of kind " + own) + " for assembly " +
                            std::string(to_text(setup_.assembly)));
   }
 
@@ -265,29 +260,20 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return {record.hma, record.cross_layers, record.handshake, record.shutdown_fails};
   }
 
-  /// Null where there is none, or where its class shows less than is compared.
+  /// Null where its class shows less than is compared.
+  template <class Shown>
+  static std::unique_ptr<KVConnector> that_shows(std::unique_ptr<KVConnector> made) {
+    return dynamic_cast<const Shown*>(made.get()) ? std::move(made) : nullptr;
+  }
+
+  /// Null where there is none.
   std::unique_ptr<KVConnector> make_connector(Kind kind, EngineRole role) {
-    std::unique_ptr<KVConnector> made = make_connector_of_any_kind(kind, role);
-    return shows_all(kind, made.get()) ? std::move(made) : nullptr;
-  }
-
-  /// Whether a connector has the class that the observation of its kind asks. False for null.
-  static bool shows_all(Kind kind, const KVConnector* connector) {
-    if (kind == Kind::kOffloading) {
-      return dynamic_cast<const OffloadingConnectorScheduler*>(connector) != nullptr;
-    }
-    if (kind == Kind::kSimple) {
-      return dynamic_cast<const SimpleCPUOffloadScheduler*>(connector) != nullptr;
-    }
-    return connector != nullptr;
-  }
-
-  std::unique_ptr<KVConnector> make_connector_of_any_kind(Kind kind, EngineRole role) {
     switch (kind) {
       case Kind::kOffloading:
-        return parts_.make_offloading(*setup_.of(role).offloading);
+        return that_shows<OffloadingConnectorScheduler>(
+            parts_.make_offloading(*setup_.of(role).offloading));
       case Kind::kSimple:
-        return parts_.make_simple(*setup_.of(role).simple);
+        return that_shows<SimpleCPUOffloadScheduler>(parts_.make_simple(*setup_.of(role).simple));
       case Kind::kFiles:
         return parts_.make_files_connector(*setup_.of(role).files, files_.storage());
       case Kind::kNixl:
@@ -296,15 +282,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     if (role == EngineRole::kProducer) return parts_.make_producer(*setup_.nixl);
     return parts_.make_consumer(*setup_.nixl);
-  }
-
-  void find_connectors(Engine& engine) {
-    KVConnector* const connector = engine.scheduler->connector();
-    const std::vector<Kind> all = kinds();
-    for (std::size_t place = 0; place < all.size(); ++place) {
-      engine.connectors[static_cast<std::size_t>(all[place])] =
-          is_multi() ? connector->child(place) : connector;
-    }
   }
 
   /// With its KV caches. False: there is no half.
@@ -337,7 +314,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     if (!is_multi()) {
       if (setup_.has_workers()) {
-        rank.worker = make_worker(kinds().front(), engine.role, number, rank);
+        rank.worker = make_worker(kind(), engine.role, number, rank);
       }
     } else {
       std::vector<MultiConnectorChildWorker> children;
@@ -421,7 +398,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
   template <class Connector>
   Connector& connector_of(Engine& engine, Kind kind) {
-    return static_cast<Connector&>(*engine.connectors[static_cast<std::size_t>(kind)]);
+    KVConnector* connector = engine.scheduler->connector();
+    if (is_multi()) connector = connector->child(numbers_of(kind).child);
+    return static_cast<Connector&>(*connector);
   }
   static const KVConnectorMetadata& metadata_of(const PlannedStep& step) {
     KVFENCE_CHECK(step.output.kv_connector_metadata, "such a connector always has metadata");
@@ -592,7 +571,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     engine.observer.names_of(step.output.finished, step.finished);
     if (setup_.device) engine::on_device::Facet::plan(shown, step);
     if (setup_.has_workers()) observe_plan(engine, step);
-    if (setup_.files) plan_computed(engine, step);
+    if (setup_.files) plan_computed(engine, shown, step);
     return ErrorCode::kNone;
   }
 
@@ -610,7 +589,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     if (setup_.files) {
       engine::files::Facet::observe_plan(
-          metadata_of<SynchronousConnectorMetadata>(step, Kind::kFiles), name_of(engine), shown);
+          metadata_of<SynchronousConnectorMetadata>(step, Kind::kFiles), shown);
     }
     if (setup_.nixl && engine.role == EngineRole::kProducer) {
       engine::nixl::Facet::observe_plan(metadata_of<ProducerMetadata>(step, Kind::kNixl),
@@ -622,11 +601,15 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   /// The tokens of the step as they are known when it is planned.
-  static void plan_computed(const Engine& engine, PlannedStep& step) {
+  static void plan_computed(const Engine& engine, const engine::EngineObservation& shown,
+                            PlannedStep& step) {
     for (std::size_t k = 0; k < step.output.scheduled.size(); ++k) {
       const SchedulerOutput::Scheduled& scheduled = step.output.scheduled[k];
       engine::files::Computed& planned = step.computed.emplace_back();
-      planned.first_token = num_computed_tokens(step.output, scheduled.request);
+      const auto first = engine::num_computed_before(*shown.new_reqs, *shown.cached_reqs,
+                                                     (*shown.scheduled)[k].request);
+      KVFENCE_CHECK(first, "a scheduled request that is neither new nor cached");
+      planned.first_token = *first;
       const RequestView view = engine.scheduler->view(scheduled.request);
       const std::span<const TokenId> tokens = view.request.all_token_ids();
       const std::uint32_t num_known = scheduled.num_tokens - scheduled.num_spec_tokens;
@@ -638,18 +621,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       planned.tokens.insert(planned.tokens.end(), drafts.begin(), drafts.end());
       engine.scheduler->get_block_ids(scheduled.request, planned.table);
     }
-  }
-
-  /// Of a request of the step, before it.
-  static std::uint32_t num_computed_tokens(const SchedulerOutput& output, RequestIndex request) {
-    for (const SchedulerOutput::New& data : output.scheduled_new_reqs) {
-      if (data.request == request) return data.num_computed_tokens;
-    }
-    for (const SchedulerOutput::Cached& data : output.scheduled_cached_reqs) {
-      if (data.request == request) return data.num_computed_tokens;
-    }
-    KVFENCE_CHECK(false, "a scheduled request that is neither new nor cached");
-    return 0;
   }
 
   ErrorCode run(const engine::Update& command) {
@@ -670,7 +641,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     // Nothing refuses the step any more: what the workers do stays done.
     run_on_all_ranks(engine, step);
     if (setup_.files) {
-      files_.observe_report(name_of(engine), observed().of(engine.role));
+      files_.observe_report(observed().of(engine.role));
       if (files_.has_failed()) return ErrorCode::kNone;
     }
     // The synchronous connectors' workers have nothing to report.
@@ -1017,13 +988,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   // ---- Observations ----
 
-  engine::files::Facet::NameOf name_of(const Engine& engine) {
-    return [this, &engine](RequestIndex request) {
-      engine.observer.names_of({request}, name_of_);
-      return name_of_.front();
-    };
-  }
-
   void observe_report(const Engine& engine, const AggregatedOutput& report) {
     observed().finished_recving.emplace() = report.finished_recving;
     observed().finished_sending.emplace() = report.finished_sending;
@@ -1063,7 +1027,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
     if (setup_.files) {
       files_.observe_numbers(observed());
-      files_.observe_storage(has_state, observed());
+      if (has_state) files_.observe_storage(observed());
     }
     if (setup_.nixl) {
       nixl_.observe_numbers(observed());
@@ -1081,17 +1045,13 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (setup_.simple) {
       const auto& connector = connector_of<SimpleCPUOffloadScheduler>(engine, Kind::kSimple);
       engine::simple::Facet::observe_numbers(connector, shown);
-      const auto names_of = [&](const std::vector<RequestIndex>& indices,
-                                std::vector<std::string>& names) {
-        engine.observer.names_of(indices, names);
-      };
       if (has_state) {
-        around(engine.role).simple.observe_state(connector, engine.ranks, names_of, shown);
+        around(engine.role).simple.observe_state(connector, engine.ranks, engine.observer, shown);
       }
     }
     if (setup_.files) {
       const auto& connector = connector_of<SynchronousConnectorScheduler>(engine, Kind::kFiles);
-      if (has_state) files_.observe_state(connector, engine.ranks, name_of(engine), shown);
+      if (has_state) files_.observe_state(connector, engine.ranks, engine.observer, shown);
     }
     if (is_multi()) observe_multi(engine, has_state, shown);
   }
@@ -1158,7 +1118,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   std::vector<KVConnectorWorkerOutput> worker_outputs_;
   std::set<std::pair<std::string, std::uint32_t>> received_;  ///< of loads under way: on which rank
   std::vector<ExtraAsyncSaves> extra_saves_;
-  std::vector<std::string> name_of_;
 };
 
 }  // namespace

@@ -125,92 +125,12 @@ struct DecodeBenchRecord {
   }
 };
 
-/// Files that a step reads or writes for a request.
-struct Transfer {
-  static constexpr std::string_view kWord = "transfer";
-  std::string request;
-  bool store = false;
-  std::string folder;
-  std::uint32_t num_tokens = 0;
-  std::vector<BlockId> blocks;
-  static void declare(auto& fields) {
-    using S = Transfer;
-    fields.add("request", &S::request, "for whom");
-    fields.optional("store", &S::store, "into files, else from there");
-    fields.add("folder", &S::folder, "where the files are");
-    fields.add("num_tokens", &S::num_tokens, "leading ones");
-    fields.add("blocks", &S::blocks, "whose slots");
-  }
-};
-
-/// Blocks that a step fills for a request.
-struct Fill {
-  static constexpr std::string_view kWord = "fill";
-  std::string request;
-  std::uint32_t num_tokens = 0;
-  kv_cache::BlockLists blocks;
-  static void declare(auto& fields) {
-    using S = Fill;
-    fields.add("request", &S::request, "for whom");
-    fields.add("num_tokens", &S::num_tokens, "how many");
-    fields.add("blocks", &S::blocks, "by group");
-  }
-};
-
-/// A file that was read or written.
-struct FileCopy {
-  static constexpr std::string_view kWord = "file";
-  std::string request;
-  std::uint32_t layer = 0;
-  std::string folder;
-  std::vector<BlockId> blocks;
-  std::vector<KVSymbol> symbols;
-  static void declare(auto& fields) {
-    using S = FileCopy;
-    fields.add("request", &S::request, "for whom");
-    fields.add("layer", &S::layer, "of all ranks' layers");
-    fields.add("folder", &S::folder, "where the file is");
-    fields.add("blocks", &S::blocks, "into or from which");
-    fields.add("symbols", &S::symbols, "what their slots hold, by token");
-  }
-};
-
-/// Blocks that were filled with dummies.
-struct FilledBlocks {
-  static constexpr std::string_view kWord = "filled";
-  std::string request;
-  std::uint32_t layer = 0;
-  std::vector<BlockId> blocks;
-  static void declare(auto& fields) {
-    using S = FilledBlocks;
-    fields.add("request", &S::request, "for whom");
-    fields.add("layer", &S::layer, "of all ranks' layers");
-    fields.add("blocks", &S::blocks, "which");
-  }
-};
-
-/// The file that ended the engine.
-struct FailedFile {
-  static constexpr std::string_view kWord = "failed";
-  std::string request;
-  bool store = false;
-  std::uint32_t layer = 0;
-  std::string folder;
-  static void declare(auto& fields) {
-    using S = FailedFile;
-    fields.add("request", &S::request, "for whom");
-    fields.optional("store", &S::store, "it was to be written");
-    fields.add("layer", &S::layer, "of all ranks' layers");
-    fields.add("folder", &S::folder, "where the file is, or should be");
-  }
-};
-
 /// What a synchronous connector shows. An update with a failed file has no outputs: what it shows
 /// of scheduler and KV caches is the new engine's.
 struct Observed {
   // schedule: what the workers are told
-  Reusable<std::vector<Transfer>> file_transfers;
-  Reusable<std::vector<Fill>> fills;
+  Reusable<std::vector<FileTransfer>> file_transfers;
+  Reusable<std::vector<BlockFill>> fills;
 
   // update: what the workers did, rank by rank
   Reusable<std::vector<FileCopy>> loaded;

@@ -23,6 +23,7 @@
 
 #include "contract/connectors/kv_connector.h"
 #include "contract/connectors/kv_connector_worker.h"
+#include "contract/connectors/synchronous/file_records.h"
 #include "contract/connectors/synchronous/shared_storage.h"
 #include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
@@ -68,32 +69,10 @@ std::string folder_name(std::span<const TokenId> tokens,
 
 /// What the scheduler's half tells the workers about a step.
 struct SynchronousConnectorMetadata final : KVConnectorMetadata {
-  /// ExampleConnector: a request whose files are read or written. Upstream's ReqMeta.
-  struct Transfer {
-    RequestIndex request = 0;
-    bool is_store = false;
-    std::string folder;            ///< of its first num_tokens tokens
-    std::uint32_t num_tokens = 0;  ///< whole blocks
-    std::vector<BlockId> blocks;   ///< [num_tokens / block_size]; upstream: all of their slots
-    void add_to(StateHash& hash) const {
-      hash.add_all(request, is_store, folder, num_tokens, blocks);
-    }
-    friend bool operator==(const Transfer&, const Transfer&) = default;
-  };
-
-  /// DecodeBenchConnector: upstream's reqs_to_fill.
-  struct Fill {
-    RequestIndex request = 0;
-    std::uint32_t num_tokens = 0;
-    BlocksByGroup blocks;
-    void add_to(StateHash& hash) const { hash.add_all(request, num_tokens, blocks); }
-    friend bool operator==(const Fill&, const Fill&) = default;
-  };
-
   void add_to(StateHash& hash) const override { hash.add_all(transfers, fills); }
 
-  std::vector<Transfer> transfers;
-  std::vector<Fill> fills;
+  std::vector<FileTransfer> transfers;
+  std::vector<BlockFill> fills;
 };
 
 /// The scheduler's half, as KVConnector, with what an observer reads. b: tokens of a block; m: the
@@ -160,34 +139,10 @@ class SynchronousConnectorScheduler : public KVConnector {
 
 /// What one rank did in a step, in the order in which it did it.
 struct SynchronousWorkerReport {
-  /// A file that was read into blocks, or written from them.
-  struct File {
-    RequestIndex request = 0;
-    std::uint32_t layer = 0;
-    std::string folder;
-    std::vector<BlockId> blocks;
-    std::vector<KVSymbol> symbols;  ///< [blocks * block_size], by token
-    friend bool operator==(const File&, const File&) = default;
-  };
-  struct Filled {
-    RequestIndex request = 0;
-    std::uint32_t layer = 0;
-    std::vector<BlockId> blocks;
-    friend bool operator==(const Filled&, const Filled&) = default;
-  };
-  /// The file over which upstream raises.
-  struct Failed {
-    RequestIndex request = 0;
-    std::uint32_t layer = 0;
-    std::string folder;
-    bool is_store = false;
-    friend bool operator==(const Failed&, const Failed&) = default;
-  };
-
-  std::vector<File> loaded;
-  std::vector<File> saved;
-  std::vector<Filled> filled;
-  std::optional<Failed> failed;
+  std::vector<FileCopy> loaded;
+  std::vector<FileCopy> saved;
+  std::vector<FilledBlocks> filled;
+  std::optional<FailedFile> failed;
 
   void clear() {
     loaded.clear();

@@ -49,8 +49,8 @@ class DecodeBenchConnectorScheduler final : public SynchronousConnectorScheduler
     if (num_external_tokens == 0) return;
     if (!filled_.contains(request.index)) filled_.push_back(request.index);
     const std::size_t num_blocks = (num_external_tokens + block_size_ - 1) / block_size_;
-    Fill& fill = fills_.emplace_back();
-    fill.request = request.index;
+    BlockFill& fill = fills_.emplace_back();
+    fill.request = request.id;
     fill.num_tokens = num_external_tokens;
     fill.blocks.reserve(blocks.size());
     for (const std::vector<BlockId>& group : blocks) {
@@ -84,11 +84,9 @@ class DecodeBenchConnectorScheduler final : public SynchronousConnectorScheduler
   void add_to(StateHash& hash) const override { hash.add_all(filled_, fills_); }
 
  private:
-  using Fill = SynchronousConnectorMetadata::Fill;
-
   std::uint32_t block_size_;
   RequestList filled_;
-  std::vector<Fill> fills_;  ///< that no metadata told of
+  std::vector<BlockFill> fills_;  ///< that no metadata told of
   std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_tell_;
 };
 
@@ -99,10 +97,10 @@ class DecodeBenchConnectorWorker final : public SynchronousConnectorWorker {
  public:
   void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
                      SynchronousWorkerReport& report) override {
-    for (const SynchronousConnectorMetadata::Fill& fill : metadata.fills) {
+    for (const BlockFill& fill : metadata.fills) {
       for (std::uint32_t i = 0; i < kv_cache.num_layers(); ++i) {
         const std::uint32_t layer = kv_cache.first_layer() + i;
-        SynchronousWorkerReport::Filled& filled = report.filled.emplace_back();
+        FilledBlocks& filled = report.filled.emplace_back();
         filled.request = fill.request;
         filled.layer = layer;
         filled.blocks = fill.blocks.front();

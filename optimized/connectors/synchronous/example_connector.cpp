@@ -98,7 +98,6 @@ class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
   void add_to(StateHash& hash) const override { hash.add_kept(tracked_); }
 
  private:
-  using Transfer = SynchronousConnectorMetadata::Transfer;
   using FolderName = std::array<char, 32>;
 
   /// What is kept of a request, in a place that the next one of its index takes over.
@@ -192,8 +191,8 @@ class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
     KVFENCE_CHECK(num_blocks <= blocks.size(),
                   "a transfer of blocks that the request does not have");
     blocks = blocks.first(num_blocks);
-    transfers_.push_back({request.index, is_store, folder_of(request, num_tokens), num_tokens,
-                          std::vector<BlockId>(blocks.begin(), blocks.end())});
+    transfers_.push_back({std::string(request.id), is_store, folder_of(request, num_tokens),
+                          num_tokens, std::vector<BlockId>(blocks.begin(), blocks.end())});
   }
 
   /// Of the step. Those that join running requests are the last of it, in the order in which they
@@ -216,7 +215,7 @@ class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
   std::uint32_t num_needing_load_ = 0;
 
   // Of the step under way.
-  std::vector<Transfer> transfers_;
+  std::vector<FileTransfer> transfers_;
   std::size_t place_ = 0;  ///< in output.scheduled: where num_step_tokens looks next
   std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_tell_;
 };
@@ -233,8 +232,8 @@ class ExampleConnectorWorker final : public SynchronousConnectorWorker {
                      SynchronousWorkerReport& report) override {
     const std::uint32_t first_layer = kv_cache.first_layer();
     const std::uint32_t end_layer = first_layer + kv_cache.num_layers();
-    for (const Transfer& transfer : metadata.transfers) {
-      if (transfer.is_store) continue;
+    for (const FileTransfer& transfer : metadata.transfers) {
+      if (transfer.store) continue;
       for (std::uint32_t layer = first_layer; layer < end_layer; ++layer) {
         if (!load(transfer, layer, kv_cache, report)) return;
       }
@@ -243,22 +242,20 @@ class ExampleConnectorWorker final : public SynchronousConnectorWorker {
 
   void save_kv_layer(const SynchronousConnectorMetadata& metadata, std::uint32_t layer,
                      const ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) override {
-    for (const Transfer& transfer : metadata.transfers) {
-      if (transfer.is_store && !save(transfer, layer, kv_cache, report)) return;
+    for (const FileTransfer& transfer : metadata.transfers) {
+      if (transfer.store && !save(transfer, layer, kv_cache, report)) return;
     }
   }
 
  private:
-  using Transfer = SynchronousConnectorMetadata::Transfer;
-
   /// False: it failed, and report says so.
-  bool load(const Transfer& transfer, std::uint32_t layer, ScriptedKVCache& kv_cache,
+  bool load(const FileTransfer& transfer, std::uint32_t layer, ScriptedKVCache& kv_cache,
             SynchronousWorkerReport& report) {
     const std::uint32_t block_size = kv_cache.block_size();
     const std::vector<BlockId>& blocks = transfer.blocks;
     std::vector<KVSymbol> symbols(blocks.size() * block_size, kNothingComputed);
     if (!storage_.load(transfer.folder, layer, symbols)) {
-      report.failed = {transfer.request, layer, transfer.folder, /*is_store=*/false};
+      report.failed = {transfer.request, /*store=*/false, layer, transfer.folder};
       return false;
     }
     for (std::size_t k = 0; k < blocks.size(); ++k) {
@@ -269,7 +266,7 @@ class ExampleConnectorWorker final : public SynchronousConnectorWorker {
     return true;
   }
 
-  bool save(const Transfer& transfer, std::uint32_t layer, const ScriptedKVCache& kv_cache,
+  bool save(const FileTransfer& transfer, std::uint32_t layer, const ScriptedKVCache& kv_cache,
             SynchronousWorkerReport& report) {
     std::vector<KVSymbol> symbols;
     symbols.reserve(transfer.blocks.size() * kv_cache.block_size());
@@ -278,7 +275,7 @@ class ExampleConnectorWorker final : public SynchronousConnectorWorker {
       symbols.insert(symbols.end(), from.begin(), from.end());
     }
     if (!storage_.save(transfer.folder, layer, symbols)) {
-      report.failed = {transfer.request, layer, transfer.folder, /*is_store=*/true};
+      report.failed = {transfer.request, /*store=*/true, layer, transfer.folder};
       return false;
     }
     report.saved.push_back(

@@ -11,18 +11,6 @@ ErrorCode error_unless(bool was_there) {
   return was_there ? ErrorCode::kNone : ErrorCode::kUnknownKey;
 }
 
-void observe_files(const std::vector<SynchronousWorkerReport::File>& reported,
-                   const Facet::NameOf& name_of, std::vector<FileCopy>& files) {
-  files.resize(reported.size());
-  for (std::size_t k = 0; k < files.size(); ++k) {
-    files[k].request = name_of(reported[k].request);
-    files[k].layer = reported[k].layer;
-    files[k].folder = reported[k].folder;
-    files[k].blocks = reported[k].blocks;
-    files[k].symbols = reported[k].symbols;
-  }
-}
-
 }  // namespace
 
 bool Facet::start(const SynchronousConnectorSpec& spec, std::unique_ptr<StorageWorld> storage) {
@@ -82,53 +70,25 @@ ErrorCode Facet::run(const FailNextFile& command) {
 
 // ---- Observations ----
 
-void Facet::observe_plan(const SynchronousConnectorMetadata& metadata, const NameOf& name_of,
-                         Observed& observed) {
-  std::vector<Transfer>& transfers = observed.file_transfers.emplace();
-  transfers.resize(metadata.transfers.size());
-  for (std::size_t k = 0; k < transfers.size(); ++k) {
-    const SynchronousConnectorMetadata::Transfer& told = metadata.transfers[k];
-    transfers[k].request = name_of(told.request);
-    transfers[k].store = told.is_store;
-    transfers[k].folder = told.folder;
-    transfers[k].num_tokens = told.num_tokens;
-    transfers[k].blocks = told.blocks;
-  }
-  std::vector<Fill>& fills = observed.fills.emplace();
-  fills.resize(metadata.fills.size());
-  for (std::size_t k = 0; k < fills.size(); ++k) {
-    const SynchronousConnectorMetadata::Fill& told = metadata.fills[k];
-    fills[k].request = name_of(told.request);
-    fills[k].num_tokens = told.num_tokens;
-    fills[k].blocks.assign(told.blocks.begin(), told.blocks.end());
-  }
+void Facet::observe_plan(const SynchronousConnectorMetadata& metadata, Observed& observed) {
+  observed.file_transfers.emplace() = metadata.transfers;
+  observed.fills.emplace() = metadata.fills;
 }
 
-void Facet::observe_report(const NameOf& name_of, Observed& observed) const {
-  observe_files(report_.loaded, name_of, observed.loaded.emplace());
-  observe_files(report_.saved, name_of, observed.saved.emplace());
-  std::vector<FilledBlocks>& filled = observed.filled.emplace();
-  filled.resize(report_.filled.size());
-  for (std::size_t k = 0; k < filled.size(); ++k) {
-    filled[k].request = name_of(report_.filled[k].request);
-    filled[k].layer = report_.filled[k].layer;
-    filled[k].blocks = report_.filled[k].blocks;
-  }
+void Facet::observe_report(Observed& observed) const {
+  observed.loaded.emplace() = report_.loaded;
+  observed.saved.emplace() = report_.saved;
+  observed.filled.emplace() = report_.filled;
   std::vector<FailedFile>& failed = observed.failed.emplace();
   failed.clear();
-  if (report_.failed) {
-    failed.push_back({name_of(report_.failed->request), report_.failed->is_store,
-                      report_.failed->layer, report_.failed->folder});
-  }
+  if (report_.failed) failed.push_back(*report_.failed);
 }
 
 void Facet::observe_state(const SynchronousConnectorScheduler& connector,
-                          const std::vector<EngineRank>& ranks, const NameOf& name_of,
+                          const std::vector<EngineRank>& ranks, const SchedulerObserver& observer,
                           Observed& observed) {
   connector.filled_requests(filled_requests_);
-  std::vector<std::string>& names = observed.filled_requests.emplace();
-  names.clear();
-  for (const RequestIndex request : filled_requests_) names.push_back(name_of(request));
+  observer.names_of(filled_requests_, observed.filled_requests.emplace());
   kv_cache::BlockLists& symbols = observed.symbols.emplace();
   symbols.resize(spec_.num_all_layers());
   for (const EngineRank& rank : ranks) {
@@ -140,8 +100,7 @@ void Facet::observe_state(const SynchronousConnectorScheduler& connector,
   }
 }
 
-void Facet::observe_storage(bool has_state, Observed& observed) {
-  if (!has_state) return;
+void Facet::observe_storage(Observed& observed) const {
   storage_->folders(observed.folders.emplace());
   storage_->files(observed.files.emplace());
 }

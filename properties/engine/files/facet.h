@@ -4,15 +4,14 @@
 /// workers do in a step, its commands, and what is observed of it.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/engine/engine_target.h"
+#include "properties/engine/observer.h"
 #include "properties/engine/rank.h"
 
 namespace kvfence::engine::files {
@@ -27,8 +26,6 @@ struct Computed {
 
 class Facet {
  public:
-  using NameOf = std::function<std::string(RequestIndex)>;
-
   /// False: there is no storage. num_engine_starts is 0.
   bool start(const SynchronousConnectorSpec& spec, std::unique_ptr<StorageWorld> storage);
   SharedStorage& storage() { return *storage_; }
@@ -48,16 +45,15 @@ class Facet {
   ErrorCode run(const TruncateFile& command);
   ErrorCode run(const FailNextFile& command);
 
-  static void observe_plan(const SynchronousConnectorMetadata& metadata, const NameOf& name_of,
-                           Observed& observed);
-  void observe_report(const NameOf& name_of, Observed& observed) const;
+  static void observe_plan(const SynchronousConnectorMetadata& metadata, Observed& observed);
+  void observe_report(Observed& observed) const;
   void observe_numbers(Observed& observed) const {
     observed.num_engine_starts.emplace() = num_engine_starts_;
   }
   void observe_state(const SynchronousConnectorScheduler& connector,
-                     const std::vector<EngineRank>& ranks, const NameOf& name_of,
+                     const std::vector<EngineRank>& ranks, const SchedulerObserver& observer,
                      Observed& observed);
-  void observe_storage(bool has_state, Observed& observed);
+  void observe_storage(Observed& observed) const;
   void add_to(StateHash& hash) const { hash.add_all(storage_, num_engine_starts_); }
 
  private:

@@ -87,13 +87,6 @@ constexpr Goal kGoals[] = {
 
 using detail::contains;
 
-bool has_state(const Observation& observation) {
-  return observation.requests.has_value() && observation.tables.has_value() &&
-         observation.keys.has_value() && observation.ref_cnts.has_value() &&
-         observation.folders.has_value() && observation.files.has_value() &&
-         observation.filled_requests.has_value();
-}
-
 const StoredFile* find_file(const Observation& observation, const std::string& folder,
                             std::uint32_t layer) {
   for (const StoredFile& file : *observation.files) {
@@ -103,10 +96,8 @@ const StoredFile* find_file(const Observation& observation, const std::string& f
 }
 
 std::uint32_t num_scheduled_tokens(const Observation& observation, std::string_view name) {
-  for (const ScheduledRequest& each : *observation.scheduled) {
-    if (each.request == name) return each.num_tokens;
-  }
-  return 0;
+  const auto* const found = find_by(*observation.scheduled, &ScheduledRequest::request, name);
+  return found ? found->num_tokens : 0;
 }
 
 /// Nothing is shown before the first command.
@@ -169,7 +160,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     std::size_t num_loads = 0;
     std::size_t num_stores = 0;
     std::set<std::string> folders;
-    for (const Transfer& transfer : *after.file_transfers) {
+    for (const FileTransfer& transfer : *after.file_transfers) {
       const auto is_it = [&](const auto& each) { return each.request == transfer.request; };
       const auto cached = std::ranges::find_if(*after.cached_reqs, is_it);
       if (transfer.store) {
@@ -207,7 +198,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const std::uint32_t num_matched = align_to_block_size(num_tokens - 1, size);
       const std::span<const TokenId> tokens = request->all_token_ids();
       const auto transfer =
-          std::ranges::find(*after.file_transfers, each.request, &Transfer::request);
+          std::ranges::find(*after.file_transfers, each.request, &FileTransfer::request);
       const bool has_none = transfer == after.file_transfers->end();
       const std::uint32_t end =
           each.num_computed_tokens + num_scheduled_tokens(after, each.request);
@@ -226,7 +217,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("fill", !after.fills->empty());
     add("fill_of_several", after.fills->size() > 1);
     std::set<std::string> filled_now;
-    for (const Fill& fill : *after.fills) {
+    for (const BlockFill& fill : *after.fills) {
       filled_now.insert(fill.request);
       add("fill_of_several_groups", fill.blocks.size() > 1);
       add("null_block_filled", contains(fill.blocks.front(), kNullBlockId));
@@ -277,10 +268,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     if (!after.failed->empty()) count_failure(after.failed->front(), before, after);
     if (!in_flight_.empty()) in_flight_.pop_front();
-    if (after.outputs.has_value()) {
-      for (const RequestOutput& output : *after.outputs) {
-        add("draft_accepted", output.tokens.size() > 1);
-      }
+    for (const RequestOutput& output : after.outputs.or_empty()) {
+      add("draft_accepted", output.tokens.size() > 1);
     }
     if (after.failed->empty()) return;
     in_flight_.clear();

@@ -113,8 +113,8 @@ class Invariants final : public Rules {
   };
 
   struct PlannedStep {
-    std::vector<Transfer> transfers;
-    std::vector<Fill> fills;
+    std::vector<FileTransfer> transfers;
+    std::vector<BlockFill> fills;
     std::vector<Run> runs;
   };
 
@@ -167,13 +167,13 @@ class Invariants final : public Rules {
       run.request = std::move(each.request);
     }
     // What files there may be, by the tokens that they are named by.
-    for (const Transfer& transfer : step.transfers) {
+    for (const FileTransfer& transfer : step.transfers) {
       const std::vector<TokenId>& tokens = tokens_[transfer.request];
       const auto named =
           std::span(tokens).first(std::min<std::size_t>(transfer.num_tokens, tokens.size()));
       folder_tokens_[folder_name(named)].assign(named.begin(), named.end());
     }
-    for (const Fill& fill : step.fills) {
+    for (const BlockFill& fill : step.fills) {
       if (admitted.contains(fill.request)) continue;
       return broken("a_fill_covers_what_counts_as_computed", "fills", "of requests that come in",
                     fill.request);
@@ -238,7 +238,7 @@ class Invariants final : public Rules {
       const std::string_view member = store ? "saved" : "loaded";
       const std::vector<FileCopy>& copies = store ? *observation.saved : *observation.loaded;
       const auto num_planned = static_cast<std::size_t>(std::ranges::count_if(
-          step.transfers, [&](const Transfer& transfer) { return transfer.store == store; }));
+          step.transfers, [&](const FileTransfer& transfer) { return transfer.store == store; }));
       const std::size_t num_copies = num_planned * spec().num_all_layers();
       if (copies.size() > num_copies ||
           (copies.size() < num_copies && observation.failed->empty())) {
@@ -247,10 +247,11 @@ class Invariants final : public Rules {
                       static_cast<std::uint32_t>(copies.size()));
       }
       for (const FileCopy& copy : copies) {
-        const bool is_planned = std::ranges::any_of(step.transfers, [&](const Transfer& transfer) {
-          return transfer.store == store && transfer.request == copy.request &&
-                 transfer.folder == copy.folder && transfer.blocks == copy.blocks;
-        });
+        const bool is_planned =
+            std::ranges::any_of(step.transfers, [&](const FileTransfer& transfer) {
+              return transfer.store == store && transfer.request == copy.request &&
+                     transfer.folder == copy.folder && transfer.blocks == copy.blocks;
+            });
         const auto num_alike = std::ranges::count_if(copies, [&](const FileCopy& other) {
           return other.request == copy.request && other.layer == copy.layer;
         });
@@ -306,7 +307,7 @@ class Invariants final : public Rules {
     if (keeps_files()) return std::nullopt;
     for (const Run& run : step.runs) {
       if (!run.is_admitted) continue;
-      const auto fill = std::ranges::find(step.fills, run.request, &Fill::request);
+      const auto fill = std::ranges::find(step.fills, run.request, &BlockFill::request);
       const bool covers_all = fill != step.fills.end() && fill->num_tokens == run.begin;
       const bool reads_cache =
           spec().kv_cache.pool.enable_caching && !reads_no_cache_.contains(run.request);
@@ -341,10 +342,10 @@ class Invariants final : public Rules {
           }
         }
       }
-      for (const Transfer& transfer : step->transfers) {
+      for (const FileTransfer& transfer : step->transfers) {
         if (!transfer.store) written.insert(transfer.blocks.begin(), transfer.blocks.end());
       }
-      for (const Fill& fill : step->fills) {
+      for (const BlockFill& fill : step->fills) {
         for (const std::vector<BlockId>& blocks : fill.blocks) {
           written.insert(blocks.begin(), blocks.end());
         }
@@ -409,7 +410,6 @@ class Invariants final : public Rules {
   std::map<std::string, std::vector<TokenId>> folder_tokens_;  ///< by folder
   std::deque<PlannedStep> in_flight_;
   std::uint32_t num_engine_starts_ = 1;
-  // Of the command before, if it had the state.
   const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
 };
 

@@ -24,7 +24,6 @@ using Ids = std::vector<BlockId>;
 using Names = std::vector<std::string>;
 using Symbols = std::vector<KVSymbol>;
 using Tokens = std::vector<TokenId>;
-using Transfer = SynchronousConnectorMetadata::Transfer;
 
 SynchronousConnectorSpec spec_of(SynchronousConnectorKind kind, std::uint32_t num_groups = 1) {
   SynchronousConnectorSpec spec;
@@ -72,6 +71,7 @@ class Half final : public ConnectorHost {
 
   void add(RequestIndex index, Tokens prompt, std::vector<MmFeature> images = {}) {
     Known& known = known_[index];
+    known.id = std::to_string(index);
     known.num_prompt_tokens = static_cast<std::uint32_t>(prompt.size());
     known.request = std::make_unique<Request>(
         RequestSpec{std::move(prompt), std::nullopt, std::nullopt, std::move(images)},
@@ -82,8 +82,8 @@ class Half final : public ConnectorHost {
   }
   ConnectorRequest request(RequestIndex index) const override {
     const Known& known = known_.at(index);
-    return {index, "",      *known.request,         known.num_prompt_tokens,
-            0,     params_, RequestStatus::kWaiting};
+    return {index, known.id, *known.request,         known.num_prompt_tokens,
+            0,     params_,  RequestStatus::kWaiting};
   }
   bool is_cached(BlockId) const override { return false; }
 
@@ -123,6 +123,7 @@ class Half final : public ConnectorHost {
 
  private:
   struct Known {
+    std::string id;
     std::uint32_t num_prompt_tokens = 0;
     std::unique_ptr<Request> request;
   };
@@ -173,7 +174,7 @@ TEST_P(ExampleConnectorRules, StoresThePromptThatIsNotFound) {
   half.schedule(3, 0, 11, {5, 6, 7});
 
   EXPECT_EQ(half.build().transfers,
-            std::vector({Transfer{3, true, folder_name(counting(8)), 8, {5, 6}}}));
+            std::vector({FileTransfer{"3", true, folder_name(counting(8)), 8, {5, 6}}}));
 }
 
 TEST_P(ExampleConnectorRules, StoresOneBlockMoreThanItLooksFor) {
@@ -181,7 +182,7 @@ TEST_P(ExampleConnectorRules, StoresOneBlockMoreThanItLooksFor) {
   half.schedule(3, 0, 9, {5, 6, 7});
 
   EXPECT_EQ(half.build().transfers,
-            std::vector({Transfer{3, true, folder_name(counting(8)), 8, {5, 6}}}));
+            std::vector({FileTransfer{"3", true, folder_name(counting(8)), 8, {5, 6}}}));
   half.storage->make_folder(folder_name(counting(8)));
   EXPECT_EQ(half.ask(3), 0u) << "it looks for 4 tokens";
 }
@@ -198,7 +199,8 @@ TEST_P(ExampleConnectorRules, ShortPromptsStoreNoBlocksUnderOneName) {
   half.add(3, counting(4));
   half.schedule(3, 0, 4, {5});
 
-  EXPECT_EQ(half.build().transfers, std::vector({Transfer{3, true, folder_name(Tokens{}), 0, {}}}));
+  EXPECT_EQ(half.build().transfers,
+            std::vector({FileTransfer{"3", true, folder_name(Tokens{}), 0, {}}}));
 
   half.storage->make_folder(folder_name(Tokens{}));
   half.add(4, Tokens{70, 71, 72, 73, 74});
@@ -226,10 +228,10 @@ TEST_P(ExampleConnectorRules, LoadsWhatWasAllocated) {
   half.schedule(4, 0, 20, {8, 9, 10, 11, 12});
 
   EXPECT_EQ(half.build().transfers,
-            std::vector({Transfer{3, false, folder_name(counting(8)), 8, {5, 6}},
-                         Transfer{4, true, folder_name(counting(16)), 16, {8, 9, 10, 11}}}));
+            std::vector({FileTransfer{"3", false, folder_name(counting(8)), 8, {5, 6}},
+                         FileTransfer{"4", true, folder_name(counting(16)), 16, {8, 9, 10, 11}}}));
   half.schedule(3, 0, 10, {5, 6, 7});
-  EXPECT_TRUE(half.build().transfers.front().is_store) << "needs no load any more";
+  EXPECT_TRUE(half.build().transfers.front().store) << "needs no load any more";
 }
 
 TEST_P(ExampleConnectorRules, ALoadMayBeOfABlockThatNobodyLookedFor) {
@@ -238,7 +240,7 @@ TEST_P(ExampleConnectorRules, ALoadMayBeOfABlockThatNobodyLookedFor) {
   half.schedule(3, 4, 5, {5, 6, 7});
 
   EXPECT_EQ(half.build().transfers,
-            std::vector({Transfer{3, false, folder_name(counting(8)), 8, {5, 6}}}));
+            std::vector({FileTransfer{"3", false, folder_name(counting(8)), 8, {5, 6}}}));
 }
 
 TEST_P(ExampleConnectorRules, AResumedRequestLoadsItsOutputsToo) {
@@ -250,7 +252,7 @@ TEST_P(ExampleConnectorRules, AResumedRequestLoadsItsOutputsToo) {
   tokens.insert(tokens.end(), 2, 99);
 
   EXPECT_EQ(half.build().transfers,
-            std::vector({Transfer{3, false, folder_name(tokens), 12, {5, 6, 7}}}));
+            std::vector({FileTransfer{"3", false, folder_name(tokens), 12, {5, 6, 7}}}));
 }
 
 TEST_P(ExampleConnectorRules, AResumedRequestLoadsWhatTheStepComputes) {
@@ -260,7 +262,7 @@ TEST_P(ExampleConnectorRules, AResumedRequestLoadsWhatTheStepComputes) {
   half.schedule(3, 8, 3, {5, 6, 7}, /*resumed=*/true);
 
   EXPECT_EQ(half.build().transfers,
-            std::vector({Transfer{3, false, folder_name(counting(8)), 8, {5, 6}}}));
+            std::vector({FileTransfer{"3", false, folder_name(counting(8)), 8, {5, 6}}}));
 }
 
 TEST_P(ExampleConnectorRules, AResumedRequestStoresNothing) {
@@ -310,10 +312,10 @@ class WorkerRules : public ::testing::TestWithParam<Maker> {
   void make(SynchronousConnectorKind kind) {
     worker = GetParam().make.worker(spec_of(kind), *storage);
   }
-  void store(RequestIndex request, const std::string& folder, Ids blocks) {
+  void store(const std::string& request, const std::string& folder, Ids blocks) {
     metadata.transfers.push_back({request, true, folder, 0, std::move(blocks)});
   }
-  void load(RequestIndex request, const std::string& folder, Ids blocks) {
+  void load(const std::string& request, const std::string& folder, Ids blocks) {
     metadata.transfers.push_back({request, false, folder, 0, std::move(blocks)});
   }
   Names folders() const {
@@ -345,15 +347,15 @@ TEST_P(ExampleWorkerRules, SavesALayerOfEachStore) {
   hold(2, 5, {50, 52});
   hold(3, 5, {51, 53});
   hold(3, 6, {61, 63});
-  store(7, "a", {5, 6});
-  load(8, "c", {9});
-  store(9, "b", {6});
+  store("7", "a", {5, 6});
+  load("8", "c", {9});
+  store("9", "b", {6});
 
   worker->save_kv_layer(metadata, 3, kv_cache, report);
 
   EXPECT_FALSE(report.failed.has_value());
-  EXPECT_EQ(report.saved, (std::vector<SynchronousWorkerReport::File>{
-                              {7, 3, "a", {5, 6}, {51, 53, 61, 63}}, {9, 3, "b", {6}, {61, 63}}}));
+  EXPECT_EQ(report.saved, (std::vector<FileCopy>{{"7", 3, "a", {5, 6}, {51, 53, 61, 63}},
+                                                 {"9", 3, "b", {6}, {61, 63}}}));
   Symbols symbols(4);
   EXPECT_TRUE(storage->load("a", 3, symbols));
   EXPECT_EQ(symbols, Symbols({51, 53, 61, 63}));
@@ -366,15 +368,14 @@ TEST_P(ExampleWorkerRules, LoadsAllLayersOfEachLoad) {
                       Symbols{layer * 10, layer * 10 + 1, layer * 10 + 2, layer * 10 + 3});
   }
   hold(2, 7, {70, 71});
-  store(6, "b", {7});
-  load(8, "a", {5, 6});
+  store("6", "b", {7});
+  load("8", "a", {5, 6});
 
   worker->start_load_kv(metadata, kv_cache, report);
 
   EXPECT_FALSE(report.failed.has_value());
-  EXPECT_EQ(report.loaded,
-            (std::vector<SynchronousWorkerReport::File>{{8, 2, "a", {5, 6}, {20, 21, 22, 23}},
-                                                        {8, 3, "a", {5, 6}, {30, 31, 32, 33}}}));
+  EXPECT_EQ(report.loaded, (std::vector<FileCopy>{{"8", 2, "a", {5, 6}, {20, 21, 22, 23}},
+                                                  {"8", 3, "a", {5, 6}, {30, 31, 32, 33}}}));
   EXPECT_EQ(held(2, 5), Symbols({20, 21}));
   EXPECT_EQ(held(2, 6), Symbols({22, 23}));
   EXPECT_EQ(held(3, 6), Symbols({32, 33}));
@@ -385,20 +386,20 @@ TEST_P(ExampleWorkerRules, LoadsAllLayersOfEachLoad) {
 TEST_P(ExampleWorkerRules, EndsAtAFileThatIsNotThere) {
   storage->put_file("a", 2, Symbols{20, 21});
   storage->put_file("b", 2, Symbols{22, 23});
-  load(8, "a", {5});
-  load(9, "b", {6});
+  load("8", "a", {5});
+  load("9", "b", {6});
 
   worker->start_load_kv(metadata, kv_cache, report);
 
   ASSERT_TRUE(report.failed.has_value());
-  EXPECT_EQ(*report.failed, (SynchronousWorkerReport::Failed{8, 3, "a", false}));
+  EXPECT_EQ(*report.failed, (FailedFile{"8", false, 3, "a"}));
   EXPECT_EQ(report.loaded.size(), 1u) << "what was done stays done";
   EXPECT_EQ(held(2, 5), Symbols({20, 21}));
   EXPECT_EQ(held(2, 6), Symbols(2, kNothingComputed));
 }
 
 TEST_P(ExampleWorkerRules, LookingForAFolderMakesIt) {
-  load(8, "a", {5});
+  load("8", "a", {5});
 
   worker->start_load_kv(metadata, kv_cache, report);
 
@@ -408,13 +409,13 @@ TEST_P(ExampleWorkerRules, LookingForAFolderMakesIt) {
 
 TEST_P(ExampleWorkerRules, EndsAtAFileThatCannotBeWritten) {
   storage->fail_next(2, FileOperation::kWrite);
-  store(8, "a", {5});
-  store(9, "b", {6});
+  store("8", "a", {5});
+  store("9", "b", {6});
 
   worker->save_kv_layer(metadata, 2, kv_cache, report);
 
   ASSERT_TRUE(report.failed.has_value());
-  EXPECT_EQ(*report.failed, (SynchronousWorkerReport::Failed{8, 2, "a", true}));
+  EXPECT_EQ(*report.failed, (FailedFile{"8", true, 2, "a"}));
   EXPECT_TRUE(report.saved.empty());
   EXPECT_EQ(folders(), Names({"a"}));
 }
@@ -426,8 +427,6 @@ class DecodeBenchConnectorRules : public ::testing::TestWithParam<Maker> {
     half.connector->filled_requests(filled);
     return filled;
   }
-  using Fill = SynchronousConnectorMetadata::Fill;
-
   Half half{GetParam().make, spec_of(SynchronousConnectorKind::kDecodeBench, 2)};
 };
 
@@ -449,7 +448,7 @@ TEST_P(DecodeBenchConnectorRules, FillsTheFirstBlocksOfEachGroup) {
   half.allocate(3, 5, {{4, 5, 6}, {7, 8, 9}});
 
   EXPECT_EQ(half.build().fills,
-            std::vector({Fill{4, 5, {{1, 2}, {0, 3}}}, Fill{3, 5, {{4, 5}, {7, 8}}}}))
+            std::vector({BlockFill{"4", 5, {{1, 2}, {0, 3}}}, BlockFill{"3", 5, {{4, 5}, {7, 8}}}}))
       << "the local hit's blocks, not those behind";
   EXPECT_TRUE(half.build().fills.empty());
 }
@@ -485,12 +484,12 @@ class DecodeBenchWorkerRules : public WorkerRules {
 };
 
 TEST_P(DecodeBenchWorkerRules, FillsGroup0InAllLayers) {
-  metadata.fills = {{3, 5, {{4, 0}, {7, 8}}}, {4, 1, {{9}, {10}}}};
+  metadata.fills = {{"3", 5, {{4, 0}, {7, 8}}}, {"4", 1, {{9}, {10}}}};
 
   worker->start_load_kv(metadata, kv_cache, report);
 
-  EXPECT_EQ(report.filled, (std::vector<SynchronousWorkerReport::Filled>{
-                               {3, 2, {4, 0}}, {3, 3, {4, 0}}, {4, 2, {9}}, {4, 3, {9}}}));
+  EXPECT_EQ(report.filled, (std::vector<FilledBlocks>{
+                               {"3", 2, {4, 0}}, {"3", 3, {4, 0}}, {"4", 2, {9}}, {"4", 3, {9}}}));
   for (const std::uint32_t layer : {2u, 3u}) {
     for (const BlockId block : {4u, 0u, 9u}) {
       EXPECT_EQ(held(layer, block), Symbols(2, kFilledWithDummies));
@@ -503,7 +502,7 @@ TEST_P(DecodeBenchWorkerRules, FillsGroup0InAllLayers) {
 }
 
 TEST_P(DecodeBenchWorkerRules, SavesNothing) {
-  metadata.fills = {{3, 5, {{4}}}};
+  metadata.fills = {{"3", 5, {{4}}}};
 
   worker->save_kv_layer(metadata, 2, kv_cache, report);
 

@@ -15,6 +15,7 @@
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
+#include "properties/core/invariant_values.h"
 #include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/shown_requests.h"
 
@@ -82,33 +83,30 @@ constexpr Goal kGoals[] = {
     {"pair_ended", "an engine of a pair ended while it had requests"},
 };
 
-bool has_elements(const auto& list) { return list.has_value() && !list->empty(); }
+bool has_elements(const auto& list) { return !list.or_empty().empty(); }
 
 bool has_two_under_way(const EngineObservation& shown) {
   return has_elements(shown.transfers) && has_elements(shown.copies);
 }
 
 bool is_read_under_way(const Observation& shown) {
-  return shown.reads.has_value() && std::ranges::any_of(*shown.reads, [](const ReadState& read) {
-           return read.is_under_way();
-         });
+  return std::ranges::any_of(shown.reads.or_empty(), &ReadState::is_under_way);
 }
 
 bool has_read_failed(const Observation& shown) {
-  return shown.reads.has_value() && std::ranges::any_of(*shown.reads, [](const ReadState& read) {
-           return read.progress == TransferProgress::kFailed;
-         });
+  return std::ranges::any_of(shown.reads.or_empty(), [](const ReadState& read) {
+    return read.progress == TransferProgress::kFailed;
+  });
 }
 
 bool has_file_transfer(const EngineObservation& shown, bool store) {
-  return shown.file_transfers.has_value() &&
-         std::ranges::any_of(*shown.file_transfers,
-                             [&](const files::Transfer& each) { return each.store == store; });
+  return std::ranges::any_of(shown.file_transfers.or_empty(),
+                             [&](const FileTransfer& each) { return each.store == store; });
 }
 
 template <class Is>
 bool has_call(const EngineObservation& shown, Is is) {
-  return shown.connector_calls.has_value() && std::ranges::any_of(*shown.connector_calls, is);
+  return std::ranges::any_of(shown.connector_calls.or_empty(), is);
 }
 
 class Counter : public GoalCounter<EngineTarget, kGoals> {
@@ -203,23 +201,17 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         add("nixl_loads", !receive.local_blocks.empty());
         if (!receive.local_blocks.empty()) read_.insert(receive.request);
         const bool is_loaded =
-            (consumer.loads.has_value() &&
-             find_by(*consumer.loads, &offloading::Transfer::request, receive.request)) ||
-            (consumer.load_requests.has_value() &&
-             std::ranges::find(*consumer.load_requests, receive.request) !=
-                 consumer.load_requests->end());
+            find_by(consumer.loads.or_empty(), &offloading::Transfer::request, receive.request) ||
+            detail::contains(consumer.load_requests.or_empty(), receive.request);
         add("another_loads_the_prompt", receive.local_blocks.empty() && is_loaded);
       }
-      if (consumer.stores.has_value()) {
-        for (const offloading::Transfer& store : *consumer.stores) {
-          add("nixl_loads_others_save", read_.contains(store.request));
-        }
+      for (const offloading::Transfer& store : consumer.stores.or_empty()) {
+        add("nixl_loads_others_save", read_.contains(store.request));
       }
     }
-    if (!after.finished_prefills.has_value() || !after.extra_saves.has_value()) return;
-    for (const nixl::FinishedPrefill& prefill : *after.finished_prefills) {
+    for (const nixl::FinishedPrefill& prefill : after.finished_prefills.or_empty()) {
       add("held_for_readers_and_stores",
-          find_by(*after.extra_saves, &Extra::request, prefill.request) != nullptr);
+          find_by(after.extra_saves.or_empty(), &Extra::request, prefill.request) != nullptr);
     }
   }
 
@@ -246,22 +238,20 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
           return call.method == "get_handshake_metadata" && *call.child > 0 && !call.answer.empty();
         }));
     add("client_params", has_elements(after.client_params));
-    if (before.chosen.has_value() && after.chosen.has_value()) {
-      for (const ChosenConnector& then : *before.chosen) {
-        add("choice_changed", std::ranges::any_of(*after.chosen, [&](const ChosenConnector& now) {
-              return now.request == then.request && now.child != then.child;
-            }));
-      }
+    for (const ChosenConnector& then : before.chosen.or_empty()) {
+      add("choice_changed",
+          std::ranges::any_of(after.chosen.or_empty(), [&](const ChosenConnector& now) {
+            return now.request == then.request && now.child != then.child;
+          }));
     }
   }
 
   void count_calls(const EngineObservation& after) {
-    if (!after.connector_calls.has_value()) return;
     std::string request;
     bool had_hit = false;
     std::uint32_t num_holding = 0;
     std::string ended;
-    for (const ConnectorCall& call : *after.connector_calls) {
+    for (const ConnectorCall& call : after.connector_calls.or_empty()) {
       if (call.method == "get_num_new_matched_tokens") {
         if (call.request != request || *call.child == 0) had_hit = false;
         request = call.request;

@@ -46,6 +46,23 @@ void Facet::observe_numbers(const SimpleCPUOffloadScheduler& connector, Observed
   if (cursor) observed.lazy_cursor.emplace() = *cursor;
 }
 
+void Facet::observe_state(const SimpleCPUOffloadScheduler& connector,
+                          const std::vector<EngineRank>& ranks, const SchedulerObserver& observer,
+                          Observed& observed) {
+  observe_copies(ranks, observed);
+  connector.pinned_hits(hits_);
+  std::vector<Pin>& pins = observed.pins.emplace();
+  pins.resize(hits_.size());
+  for (std::size_t index = 0; index < pins.size(); ++index) {
+    pins[index].request = observer.name_of(hits_[index].request);
+    pins[index].cpu_blocks = hits_[index].cpu_blocks;
+  }
+  connector.cpu_pool(cpu_pool_);
+  observed.cpu_free_queue.emplace() = cpu_pool_.free_queue;
+  observed.cpu_ref_cnts.emplace() = cpu_pool_.ref_cnts;
+  observed.cpu_keys.emplace().assign(cpu_pool_.keys.begin(), cpu_pool_.keys.end());
+}
+
 void Facet::observe_copies(const std::vector<EngineRank>& ranks, Observed& observed) const {
   if (ranks.front().device) return;
   std::vector<Copy>& copies = observed.copies.emplace();

@@ -66,7 +66,7 @@ class ExampleConnector final : public Cloning<ExampleConnector, SynchronousConne
       const std::span<const BlockId> blocks = output.block_lists[data.first_list];
       if (requests_need_load_.erase(data.request) > 0) {
         metadata->transfers.push_back(
-            transfer_of(request, /*is_store=*/false, num_prompt_tokens, blocks));
+            transfer_of(request, /*store=*/false, num_prompt_tokens, blocks));
         continue;
       }
       const bool is_computed =
@@ -74,14 +74,14 @@ class ExampleConnector final : public Cloning<ExampleConnector, SynchronousConne
           align_to_block_size(num_prompt_tokens, spec_.block_size());
       if (is_computed && !found_match_for_request(request)) {
         metadata->transfers.push_back(
-            transfer_of(request, /*is_store=*/true, num_prompt_tokens, blocks));
+            transfer_of(request, /*store=*/true, num_prompt_tokens, blocks));
       }
     }
     for (const SchedulerOutput::Cached& data : output.scheduled_cached_reqs) {
       if (!data.resumed || requests_need_load_.erase(data.request) == 0) continue;
       const std::uint32_t num_tokens =
           data.num_computed_tokens + num_scheduled_tokens(output, data.request);
-      metadata->transfers.push_back(transfer_of(host.request(data.request), /*is_store=*/false,
+      metadata->transfers.push_back(transfer_of(host.request(data.request), /*store=*/false,
                                                 num_tokens, output.block_lists[data.first_list]));
     }
     KVFENCE_CHECK(requests_need_load_.empty(), "a load of a request that is not in the step");
@@ -108,12 +108,11 @@ class ExampleConnector final : public Cloning<ExampleConnector, SynchronousConne
 
   /// What is kept of the first num_tokens tokens, in the first blocks of the request.
   // Source: vLLM v0.19.0 example_connector.py ReqMeta.make_meta
-  SynchronousConnectorMetadata::Transfer transfer_of(const ConnectorRequest& request, bool is_store,
-                                                     std::uint32_t num_tokens,
-                                                     std::span<const BlockId> blocks) const {
-    SynchronousConnectorMetadata::Transfer transfer;
-    transfer.request = request.index;
-    transfer.is_store = is_store;
+  FileTransfer transfer_of(const ConnectorRequest& request, bool store, std::uint32_t num_tokens,
+                           std::span<const BlockId> blocks) const {
+    FileTransfer transfer;
+    transfer.request = request.id;
+    transfer.store = store;
     transfer.num_tokens = align_to_block_size(num_tokens, spec_.block_size());
     transfer.folder =
         folder_name(first_tokens(request, transfer.num_tokens), request.request.spec().mm_features);
@@ -138,13 +137,13 @@ class ExampleConnectorWorker final : public SynchronousConnectorWorker {
   // Source: vLLM v0.19.0 example_connector.py start_load_kv; upstream raises where this one reports
   void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
                      SynchronousWorkerReport& report) override {
-    for (const SynchronousConnectorMetadata::Transfer& request : metadata.transfers) {
-      if (request.is_store) continue;
+    for (const FileTransfer& request : metadata.transfers) {
+      if (request.store) continue;
       for (std::uint32_t i = 0; i < kv_cache.num_layers(); ++i) {
         const std::uint32_t layer = kv_cache.first_layer() + i;
         std::vector<KVSymbol> symbols(request.blocks.size() * kv_cache.block_size());
         if (!storage_.load(request.folder, layer, symbols)) {
-          report.failed = {request.request, layer, request.folder, /*is_store=*/false};
+          report.failed = {request.request, /*store=*/false, layer, request.folder};
           return;
         }
         for (std::size_t k = 0; k < symbols.size(); ++k) {
@@ -159,14 +158,14 @@ class ExampleConnectorWorker final : public SynchronousConnectorWorker {
   // Source: vLLM v0.19.0 example_connector.py save_kv_layer; upstream raises where this one reports
   void save_kv_layer(const SynchronousConnectorMetadata& metadata, std::uint32_t layer,
                      const ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) override {
-    for (const SynchronousConnectorMetadata::Transfer& request : metadata.transfers) {
-      if (!request.is_store) continue;
+    for (const FileTransfer& request : metadata.transfers) {
+      if (!request.store) continue;
       std::vector<KVSymbol> symbols;
       for (const BlockId block : request.blocks) {
         for (const KVSymbol symbol : kv_cache.block(layer, block)) symbols.push_back(symbol);
       }
       if (!storage_.save(request.folder, layer, symbols)) {
-        report.failed = {request.request, layer, request.folder, /*is_store=*/true};
+        report.failed = {request.request, /*store=*/true, layer, request.folder};
         return;
       }
       report.saved.push_back({request.request, layer, request.folder, request.blocks, symbols});
@@ -209,7 +208,7 @@ class DecodeBenchConnector final
     if (num_external_tokens == 0) return;
     const std::size_t num_blocks_to_fill =
         (num_external_tokens + spec_.block_size() - 1) / spec_.block_size();
-    SynchronousConnectorMetadata::Fill fill{request.index, num_external_tokens, blocks};
+    BlockFill fill{std::string(request.id), num_external_tokens, blocks};
     for (std::vector<BlockId>& group : fill.blocks) {
       group.resize(std::min(group.size(), num_blocks_to_fill));
     }
@@ -236,7 +235,7 @@ class DecodeBenchConnector final
  private:
   SynchronousConnectorSpec spec_;
   std::vector<RequestIndex> filled_requests_;  ///< in the order of their fills
-  std::vector<SynchronousConnectorMetadata::Fill> pending_fills_;
+  std::vector<BlockFill> pending_fills_;
 };
 
 /// Of one rank.
@@ -246,7 +245,7 @@ class DecodeBenchConnectorWorker final : public SynchronousConnectorWorker {
   // _fill_blocks, register_kv_caches
   void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
                      SynchronousWorkerReport& report) override {
-    for (const SynchronousConnectorMetadata::Fill& fill : metadata.fills) {
+    for (const BlockFill& fill : metadata.fills) {
       const std::vector<BlockId>& blocks_of_group_0 = fill.blocks.front();
       for (std::uint32_t i = 0; i < kv_cache.num_layers(); ++i) {
         const std::uint32_t layer = kv_cache.first_layer() + i;
