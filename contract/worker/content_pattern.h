@@ -155,7 +155,8 @@ KVFENCE_HOST_DEVICE inline void fill_granules(Granule* block, std::uint64_t num_
   }
 }
 
-/// What a check of a block found; a kernel merges those of its threads with merge().
+/// What a check of a block found. Of the threads of a kernel: the sum of the counts, and the lowest
+/// index with its granule.
 struct Mismatch {
   std::uint64_t num_wrong = 0;
   std::uint64_t first_wrong_index = ~std::uint64_t{0};  ///< of the lowest
@@ -177,12 +178,6 @@ KVFENCE_HOST_DEVICE inline Mismatch check_granules(const Granule* block, std::ui
     }
   }
   return found;
-}
-
-KVFENCE_HOST_DEVICE inline Mismatch merge(const Mismatch& a, const Mismatch& b) {
-  Mismatch both = a.first_wrong_index <= b.first_wrong_index ? a : b;
-  both.num_wrong = a.num_wrong + b.num_wrong;
-  return both;
 }
 
 }  // namespace kvfence::content

@@ -88,8 +88,11 @@ TEST(ContentPattern, ThreadsOfAKernelWriteAndCheckWhatTheHostDoes) {
   block[11].second ^= 1;
   Mismatch found;
   for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
-    found = merge(found,
-                  check_granules(block.data(), block.size(), kExpected, kSeed, thread, kThreads));
+    const Mismatch own =
+        check_granules(block.data(), block.size(), kExpected, kSeed, thread, kThreads);
+    const std::uint64_t num_wrong = found.num_wrong + own.num_wrong;
+    if (own.first_wrong_index < found.first_wrong_index) found = own;
+    found.num_wrong = num_wrong;
   }
   EXPECT_EQ(found.num_wrong, 2U);
   EXPECT_EQ(found.first_wrong_index, 11U);

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kContentThreads)
       atomicMin(&first_wrong_index, static_cast<unsigned long long>(mine.first_wrong_index));
     }
     __syncthreads();
-    // As merge() has it. An index is one thread's alone; where nothing is wrong thread 0 writes.
+    // An index is one thread's alone; where nothing is wrong thread 0 writes.
     const bool writes = num_wrong == 0
                             ? threadIdx.x == 0
                             : mine.num_wrong != 0 && mine.first_wrong_index == first_wrong_index;

@@ -12,7 +12,6 @@ namespace {
 using content::Granule;
 using content::Mismatch;
 using cuda::ContentSlots;
-using cuda::kContentThreads;
 
 MemoryRange range_of(const ContentSlots& slots, std::uint64_t slot) {
   return {reinterpret_cast<const void*>(slots.address + slot * slots.stride_bytes),
@@ -41,11 +40,8 @@ cudaError_t kvfence_launch_fill_kernel(const kvfence::cuda::ContentSlots* slots,
   Device& device = current();
   return device.launch(stream, {}, ranges_of(*slots), [&device, slots = *slots] {
     for (std::uint64_t slot = 0; slot < slots.num_slots; ++slot) {
-      for (unsigned thread = 0; thread < kContentThreads; ++thread) {
-        kvfence::content::fill_granules(granules_of(device, range_of(slots, slot)),
-                                        slots.granules_per_slot, tag_of(slots, slot),
-                                        slots.run_seed, thread, kContentThreads);
-      }
+      kvfence::content::fill_granules(granules_of(device, range_of(slots, slot)),
+                                      slots.granules_per_slot, tag_of(slots, slot), slots.run_seed);
     }
   });
 }
@@ -59,14 +55,9 @@ cudaError_t kvfence_launch_check_kernel(const kvfence::cuda::ContentSlots* slots
   return device.launch(stream, ranges_of(*slots), {results}, [&device, slots = *slots, results] {
     auto* out = reinterpret_cast<Mismatch*>(device.bytes(results.address, results.size));
     for (std::uint64_t slot = 0; slot < slots.num_slots; ++slot) {
-      Mismatch merged;
-      for (unsigned thread = 0; thread < kContentThreads; ++thread) {
-        merged =
-            merge(merged, kvfence::content::check_granules(
-                              granules_of(device, range_of(slots, slot)), slots.granules_per_slot,
-                              tag_of(slots, slot), slots.run_seed, thread, kContentThreads));
-      }
-      out[slot] = merged;
+      out[slot] = kvfence::content::check_granules(granules_of(device, range_of(slots, slot)),
+                                                   slots.granules_per_slot, tag_of(slots, slot),
+                                                   slots.run_seed);
     }
   });
 }

@@ -1,21 +1,12 @@
 /// The copy kernel on the virtual device, and the host's accesses.
 
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "cuda/copy_paths/copy_kernel.h"
 #include "cuda/figures/host_access.h"
 #include "cuda/virtual/device.h"
-
-namespace kvfence::virtual_device {
-namespace {
-
-MemoryRange range_of(std::uintptr_t address, std::size_t size) {
-  return {reinterpret_cast<const void*>(address), size};
-}
-
-}  // namespace
-}  // namespace kvfence::virtual_device
 
 cudaError_t kvfence_launch_copy_kernel(const kvfence::cuda::CopyDescriptor* descriptors,
                                        const kvfence::cuda::CopyDescriptor* expected,
@@ -24,9 +15,9 @@ cudaError_t kvfence_launch_copy_kernel(const kvfence::cuda::CopyDescriptor* desc
   using kvfence::cuda::CopyDescriptor;
   std::vector<MemoryRange> reads = {{descriptors, count * sizeof *descriptors}};
   std::vector<MemoryRange> writes;
-  for (std::size_t index = 0; index < count; ++index) {
-    reads.push_back(range_of(expected[index].src, expected[index].size));
-    writes.push_back(range_of(expected[index].dst, expected[index].size));
+  for (const CopyDescriptor& copy : std::span(expected, count)) {
+    reads.push_back({reinterpret_cast<const void*>(copy.src), copy.size});
+    writes.push_back({reinterpret_cast<const void*>(copy.dst), copy.size});
   }
   Device& device = current();
   std::vector<CopyDescriptor> declared(expected, expected + count);
