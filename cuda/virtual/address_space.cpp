@@ -92,13 +92,8 @@ const Allocation* AddressSpace::allocate_pinned(std::size_t size) {
 
 const Allocation* AddressSpace::register_host(void* address, std::size_t size) {
   const std::uintptr_t begin = number_of(address);
-  for (const Range& range : ranges_) {
-    if (range.begin >= begin + size || begin >= range.end) continue;
-    if (range.allocation->is_live) return nullptr;
-  }
-  // Its former lives, as registered memory, say nothing about it any more.
-  std::erase_if(
-      ranges_, [&](const Range& range) { return range.begin < begin + size && begin < range.end; });
+  const auto overlaps = [&](const Range& r) { return r.begin < begin + size && begin < r.end; };
+  if (std::ranges::any_of(ranges_, overlaps)) return nullptr;
   std::uintptr_t device_address = begin;
   if (has_own_device_addresses_) {
     if (device_names_.begin == nullptr) {

@@ -20,13 +20,11 @@ enum class MemoryKind : std::uint8_t {
   kDevice,      ///< cudaMalloc: the host that dereferences such an address is killed
   kPinned,      ///< cudaHostAlloc
   kRegistered,  ///< cudaHostRegister: the caller's own memory
-  kPageable,    ///< unknown to the runtime; never an allocation
 };
 
 /// By the call that makes it known.
 constexpr auto words_of(MemoryKind) {
-  return std::to_array<std::string_view>(
-      {"cudaMalloc", "cudaHostAlloc", "cudaHostRegister", "pageable memory"});
+  return std::to_array<std::string_view>({"cudaMalloc", "cudaHostAlloc", "cudaHostRegister"});
 }
 
 struct Allocation {

@@ -1,7 +1,6 @@
 #include "cuda/virtual/device.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "contract/core/check.h"
@@ -31,7 +30,6 @@ bool is_progress_point(Function function) {
     case Function::kMemcpyBatchAsync:
     case Function::kMemcpy2DAsync:
     case Function::kMemsetAsync:
-    case Function::kLaunchHostFunc:
     case Function::kLaunch:
       return true;
     default:
@@ -39,33 +37,28 @@ bool is_progress_point(Function function) {
   }
 }
 
-bool is_work(Function function) {
-  return function == Function::kMemcpyAsync || function == Function::kMemcpyBatchAsync ||
-         function == Function::kMemcpy2DAsync || function == Function::kMemsetAsync ||
-         function == Function::kLaunchHostFunc || function == Function::kLaunch;
-}
-
 bool is_copy(Function function) {
   return function == Function::kMemcpyAsync || function == Function::kMemcpyBatchAsync ||
          function == Function::kMemcpy2DAsync;
+}
+
+bool is_work(Function function) {
+  return is_copy(function) || function == Function::kMemsetAsync || function == Function::kLaunch;
 }
 
 /// Whether calls of the fault's function can meet it.
 bool can_happen(const Fault& fault) {
   switch (fault.kind) {
     case Fault::Kind::kReturnCode:
-      return fault.code != cudaSuccess;
+      return fault.function < Function::kHostRead && fault.code != cudaSuccess;
     case Fault::Kind::kAsynchronous:
       return is_work(fault.function) && fault.code != cudaSuccess;
     case Fault::Kind::kPartialBatch:
-      return is_work(fault.function) && fault.function != Function::kLaunchHostFunc &&
-             fault.function != Function::kMemsetAsync && fault.code != cudaSuccess;
+      return is_work(fault.function) && fault.function != Function::kMemsetAsync &&
+             fault.code != cudaSuccess;
     case Fault::Kind::kNeverReady:
     case Fault::Kind::kReadyLate:
       return fault.function == Function::kEventRecord;
-    case Fault::Kind::kDropped:
-    case Fault::Kind::kDuplicated:
-      return fault.function == Function::kLaunchHostFunc;
     case Fault::Kind::kShortCopy:
     case Fault::Kind::kFlippedBit:
       return is_copy(fault.function);
@@ -90,10 +83,7 @@ Device::Device(Options options)
       memory_(options_.device_memory_bytes, options_.registered_memory_has_own_device_address),
       queue_(options_.poisons_destinations),
       scheduler_(options_) {
-  for (const Fault& fault : options_.faults) {
-    KVFENCE_CHECK(fault.nth > 0 && can_happen(fault),
-                  "a fault names a call, from 1, of a function that can meet it, and an error");
-  }
+  inject_once(std::move(options_.faults));
   streams_.resize(1);
   // From 1 on, so that nobody has seen what the host does before anybody has been told.
   host_clock_.seen[kHost] = 1;
@@ -103,28 +93,21 @@ std::optional<cudaError_t> Device::enter(Function function) {
   ++call_;
   const std::uint64_t nth = ++counters_.num_calls[static_cast<std::size_t>(function)];
   if (queue_.acting() != nullptr) {
-    misuse(Misuse::Kind::kCallInHostFunction);
-    return fail(cudaErrorNotPermitted);
+    misuse(Misuse::Kind::kCallInKernel, function);
+    return cudaErrorNotPermitted;
   }
   function_ = function;
-  fault_ = nullptr;
+  fault_.reset();
   if (is_progress_point(function)) scheduler_.before_call(queue_);
-  for (const Fault& fault : options_.faults) {
+  for (Fault& fault : injected_) {
     if (fault.function != function || fault.nth != nth) continue;
     ++counters_.num_faults;
-    if (fault.kind == Fault::Kind::kReturnCode) return fail(fault.code);
-    fault_ = &fault;
-  }
-  for (const Fault& fault : injected_) {
-    if (fault.function != function || fault.nth != nth) continue;
-    ++counters_.num_faults;
-    met_ = fault;
+    fault_ = std::move(fault);
     injected_.clear();
-    if (met_.kind == Fault::Kind::kReturnCode) return fail(met_.code);
-    fault_ = &met_;
+    if (fault_->kind == Fault::Kind::kReturnCode) return fault_->code;
     break;
   }
-  if (queue_.error() != cudaSuccess) return fail(queue_.error());
+  if (queue_.error() != cudaSuccess) return queue_.error();
   return std::nullopt;
 }
 
@@ -137,13 +120,8 @@ void Device::inject_once(std::vector<Fault> faults) {
   injected_ = std::move(faults);
 }
 
-cudaError_t Device::fail(cudaError_t code) {
-  if (code != cudaSuccess) last_error_ = code;
-  return code;
-}
-
-void Device::misuse(Misuse::Kind kind) {
-  if (misuses_.size() < kFindingsMax) misuses_.push_back({kind, function_, call_, label_});
+void Device::misuse(Misuse::Kind kind, Function function) {
+  if (misuses_.size() < kFindingsMax) misuses_.push_back({kind, function, call_, label_});
 }
 
 Device::StreamState* Device::find_stream(cudaStream_t stream) {
@@ -192,7 +170,7 @@ Actor Device::open_stream() {
   return stream;
 }
 
-Access Device::describe(const Place& place, std::size_t size, bool is_write) const {
+Access Device::describe(const Place& place, std::size_t size, bool is_write, const Work* of) const {
   Access access;
   access.begin = place.canonical;
   access.end = place.canonical + size;
@@ -200,12 +178,13 @@ Access Device::describe(const Place& place, std::size_t size, bool is_write) con
   access.label = label_;
   access.function = function_;
   access.is_write = is_write;
+  access.actor = of != nullptr ? of->stream : kHost;
+  access.time = of != nullptr ? queue_.enqueued(of->stream) + 1 : host_clock_.seen[kHost];
   return access;
 }
 
 void Device::access(Access access, const Clock& clock) {
   if (!is_checking()) return;
-  ++counters_.num_accesses;
   if (story_ != nullptr) {
     story_->entries.push_back({.function = access.function,
                                .stream = access.actor,
@@ -222,23 +201,17 @@ void Device::access(Access access, const Clock& clock) {
         prior.is_write == reported_write) {
       return;
     }
-    if (queue_.acting() != nullptr) {
-      // A host function runs after calls that enqueued work after it.
-      const Work* later = queue_.find(prior.actor, prior.time);
-      if (later != nullptr && later->clock.seen[access.actor] >= access.time) return;
-    }
     reported_call = prior.call;
     reported_entry = prior.entry;
     reported_write = prior.is_write;
     ++counters_.num_races;
     if (races_.size() == kFindingsMax) return;
-    const Allocation* allocation = memory_.containing(begin);
-    const std::uintptr_t base =
-        allocation != nullptr ? allocation->address : std::min(prior.begin, access.begin);
+    const Allocation& allocation = *memory_.containing(begin);
+    const std::uintptr_t base = allocation.address;
     races_.push_back({.first = prior,
                       .second = access,
-                      .memory = allocation != nullptr ? allocation->kind : MemoryKind::kPageable,
-                      .allocation = allocation != nullptr ? allocation->number : 0,
+                      .memory = allocation.kind,
+                      .allocation = allocation.number,
                       .begin = std::max({begin, prior.begin, access.begin}) - base,
                       .end = std::min({end, prior.end, access.end}) - base,
                       .first_begin = prior.begin - base,
@@ -257,35 +230,19 @@ void Device::host_write(const void* address, std::size_t size) {
 }
 
 void Device::host_access(const void* address, std::size_t size, Function function) {
+  KVFENCE_CHECK(queue_.acting() == nullptr, "a kernel's twin is not the host");
   ++call_;
   ++counters_.num_calls[static_cast<std::size_t>(function)];
   function_ = function;
-  const Work* acting = queue_.acting();
-  if (acting == nullptr) scheduler_.before_call(queue_);
-  Place place = memory_.place(address, size);
-  if (place.kind == Place::Kind::kElsewhere) {
-    if (options_.pageable == Pageable::kRefuse) return;  // no copy can touch it
-    place.canonical = reinterpret_cast<std::uintptr_t>(address);
-  } else if (place.kind == Place::Kind::kAstride || place.allocation->kind == MemoryKind::kDevice) {
-    misuse(Misuse::Kind::kInvalidAddress);
+  scheduler_.before_call(queue_);
+  const Place place = memory_.place(address, size);
+  if (place.kind == Place::Kind::kElsewhere) return;  // no copy can touch it
+  if (place.kind == Place::Kind::kAstride || place.allocation->kind == MemoryKind::kDevice) {
+    misuse(Misuse::Kind::kInvalidAddress, function);
     return;
   }
-  Access made = describe(place, size, function == Function::kHostWrite);
-  if (acting != nullptr) {
-    made.actor = acting->stream;
-    made.time = acting->time;
-    return access(made, acting->clock);
-  }
-  made.time = host_clock_.seen[kHost];
-  access(made, host_clock_);
+  access(describe(place, size, function == Function::kHostWrite), host_clock_);
 }
-
-void Device::raise(Signal& signal) const {
-  const Work* acting = queue_.acting();
-  signal.clock.join(acting != nullptr ? acting->clock : host_clock_, queue_.num_actors());
-}
-
-void Device::observe(const Signal& signal) { host_learns(signal.clock); }
 
 void Device::yield() {
   ++call_;
@@ -298,14 +255,10 @@ std::size_t Device::advance(cudaStream_t stream, std::size_t num_steps) {
   std::size_t num_done = 0;
   for (; num_done < num_steps; ++num_done) {
     list_steps(steps);
-    const auto next =
-        std::min_element(steps.begin(), steps.end(), [&](const Step& a, const Step& b) {
-          const auto rank = [&](const Step& s) {
-            return std::tuple(s.stream != number, s.time, s.chunk);
-          };
-          return rank(a) < rank(b);
-        });
-    if (next == steps.end() || next->stream != number || !advance(*next)) break;
+    std::erase_if(steps, [&](const Step& step) { return step.stream != number; });
+    const auto next = std::ranges::min_element(
+        steps, {}, [](const Step& step) { return std::pair(step.time, step.chunk); });
+    if (next == steps.end() || !advance(*next)) break;
   }
   return num_done;
 }
@@ -382,7 +335,7 @@ std::byte* Device::bytes(const void* address, std::size_t size) const {
   const Place place = memory_.place(address, size);
   KVFENCE_CHECK(place.kind == Place::Kind::kInside, "bytes of no live allocation");
   const Work* acting = queue_.acting();
-  if (acting != nullptr && acting->function == Function::kLaunch) {
+  if (acting != nullptr) {
     const bool is_declared =
         std::any_of(acting->ranges.begin(), acting->ranges.end(), [&](const ByteRange& range) {
           return range.begin <= place.bytes && place.bytes + size <= range.end;
@@ -432,9 +385,9 @@ void Device::tell(StoryEntry::Kind kind, Actor stream, std::uint32_t event, cons
 cudaError_t Device::wait_for(Moment moment, const Clock& clock) {
   if (!scheduler_.force(queue_, moment)) {
     misuse(Misuse::Kind::kHang);
-    return fail(cudaErrorLaunchTimeout);
+    return cudaErrorLaunchTimeout;
   }
-  if (queue_.error() != cudaSuccess) return fail(queue_.error());
+  if (queue_.error() != cudaSuccess) return queue_.error();
   tell(StoryEntry::Kind::kHostSaw, kHost, 0, moment);
   host_learns(clock);
   return cudaSuccess;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,17 +28,10 @@
 
 namespace kvfence::virtual_device {
 
-/// A flag from a host function to the program (an atomic, a queue): what the one knew when it
-/// raised it, the other knows when it has seen it.
-struct Signal {
-  Clock clock;
-};
-
 class Device {
  public:
   struct Counters {
     std::array<std::uint64_t, kNumFunctions> num_calls{};  ///< by Function
-    std::uint64_t num_accesses = 0;                        ///< compared with the earlier ones
     std::uint64_t num_not_ready = 0;                       ///< answers of queries
     std::uint64_t num_spurious = 0;                        ///< of these, though the work was over
     std::uint64_t num_faults = 0;                          ///< injected
@@ -67,8 +61,6 @@ class Device {
   /// then none of them is left, nor of those injected before.
   void inject_once(std::vector<Fault> faults);
   bool has_injected() const { return !injected_.empty(); }
-  void raise(Signal& signal) const;
-  void observe(const Signal& signal);
 
   // Progress.
 
@@ -116,7 +108,7 @@ class Device {
   const std::vector<Race>& races() const { return races_; }
   const std::vector<Misuse>& misuses() const { return misuses_; }
   bool is_clean() const { return races_.empty() && misuses_.empty(); }
-  /// `schedule=random seed=7 call=12`, then a line for each finding.
+  /// `schedule=random seed=7 calls=31 races=1 misuses=0`, then a line for each finding.
   std::string report() const;
   const Counters& counters() const { return counters_; }
   const WorkQueue& queue() const { return queue_; }
@@ -124,7 +116,7 @@ class Device {
   /// check of happens-before.
   void add_to(StateHash& hash) const {
     hash.add_all(call_, memory_, queue_, scheduler_, host_clock_.seen, injected_.size(),
-                 last_error_, races_.size(), misuses_.size());
+                 races_.size(), misuses_.size());
   }
   /// Allocations that were not freed.
   std::size_t num_allocations() const { return memory_.num_live(); }
@@ -157,22 +149,23 @@ class Device {
     Place dst;
     Place src;
     std::size_t size = 0;
-    bool is_pageable = false;
     bool has_host_address = false;  ///< of memory that the device knows by another
   };
 
   // device.cpp
   /// Opens each call: numbers it, injects faults, returns what ends it at once.
   std::optional<cudaError_t> enter(Function function);
-  cudaError_t fail(cudaError_t code);
-  void misuse(Misuse::Kind kind);
+  void misuse(Misuse::Kind kind, Function function);
+  void misuse(Misuse::Kind kind) { misuse(kind, function_); }
   StreamState* find_stream(cudaStream_t stream);
   EventState* find_event(cudaEvent_t event);
   Actor open_stream();
   void access(Access access, const Clock& clock);
   /// The first moment after what is completed at which a live event was recorded, or the end.
   Time next_recorded(Actor stream) const;
-  Access describe(const Place& place, std::size_t size, bool is_write) const;
+  /// An access by work that is about to be enqueued, or by the host.
+  Access describe(const Place& place, std::size_t size, bool is_write,
+                  const Work* of = nullptr) const;
   void host_access(const void* address, std::size_t size, Function function);
   /// The clock of work about to be enqueued in a stream; the host's time passes.
   const Clock& clock_of_next(Actor stream);
@@ -182,20 +175,20 @@ class Device {
   bool is_checking() const { return options_.checks_happens_before; }
 
   // device_copies.cpp
-  std::optional<Copy> check_copy(const void* dst, const void* src, std::size_t size,
-                                 cudaMemcpyKind kind);
+  cudaError_t check_copy(const void* dst, const void* src, std::size_t size, cudaMemcpyKind kind,
+                         Copy& copy);
   Work& start_work(Actor stream, Work::Kind kind);
   void add_entry(Work& work, const Copy& copy, cudaMemcpySrcAccessOrder order,
                  std::uint32_t number);
+  /// An action declares a range.
+  void touch(Work& work, const Place& place, std::size_t size, bool is_write);
   void enqueue(Work& work);
   void enqueue_wait(Actor stream, Moment moment, const Clock& clock);
   /// What the fault of the call in progress leaves undefined, if anything.
   void enqueue_undefined(Actor stream);
-  bool is_partial() const {
-    return fault_ != nullptr && fault_->kind == Fault::Kind::kPartialBatch;
-  }
-  /// Enqueues a copy of one entry or of rows, as its memory demands.
-  cudaError_t enqueue_copies(const Copy* copies, std::size_t num_copies, Actor stream);
+  bool has_fault(Fault::Kind kind) const { return fault_ && fault_->kind == kind; }
+  /// Enqueues a copy of one entry or of rows.
+  cudaError_t enqueue_copies(std::span<const Copy> copies, Actor stream);
 
   // device_memory.cpp
   /// The bytes of an allocation are given back by the host.
@@ -217,11 +210,9 @@ class Device {
   std::uint64_t call_ = 0;
   Function function_ = Function::kDeviceSynchronize;  ///< of the call in progress
   Label label_;
-  std::vector<Fault> injected_;   ///< nth counts from the start of the run
-  Fault met_;                     ///< the last of them that was met
-  const Fault* fault_ = nullptr;  ///< of the call in progress
-  cudaError_t last_error_ = cudaSuccess;
-  std::vector<Copy> copies_;  ///< of the call in progress
+  std::vector<Fault> injected_;  ///< nth counts from the start of the run
+  std::optional<Fault> fault_;   ///< of the call in progress
+  std::vector<Copy> copies_;     ///< of the call in progress
   std::vector<Race> races_;
   std::vector<Misuse> misuses_;
   Counters counters_;

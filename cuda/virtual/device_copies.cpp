@@ -1,5 +1,6 @@
 /// The calls that enqueue work: what they check, what each piece of it touches.
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -36,43 +37,31 @@ bool fits(cudaMemcpyKind kind, bool from_device, bool to_device) {
 
 }  // namespace
 
-std::optional<Device::Copy> Device::check_copy(const void* dst, const void* src, std::size_t size,
-                                               cudaMemcpyKind kind) {
-  if (!is_kind(kind)) {
-    fail(cudaErrorInvalidMemcpyDirection);
-    return std::nullopt;
-  }
-  Copy copy{.dst = {}, .src = {}, .size = size};
-  if (size == 0) return copy;
+cudaError_t Device::check_copy(const void* dst, const void* src, std::size_t size,
+                               cudaMemcpyKind kind, Copy& copy) {
+  if (!is_kind(kind)) return cudaErrorInvalidMemcpyDirection;
+  copy = {.dst = {}, .src = {}, .size = size};
+  if (size == 0) return cudaSuccess;
   for (const bool is_dst : {true, false}) {
     const void* address = is_dst ? dst : src;
     Place& place = is_dst ? copy.dst : copy.src;
     place = memory_.place(address, size);
     copy.has_host_address |= place.is_host_address;
     if (place.kind == Place::Kind::kInside) continue;
-    if (place.kind == Place::Kind::kAstride || address == nullptr) {
-      fail(cudaErrorInvalidValue);
-      return std::nullopt;
-    }
-    if (options_.pageable == Pageable::kRefuse) {
+    if (place.kind == Place::Kind::kElsewhere && address != nullptr) {
       misuse(Misuse::Kind::kPageableMemory);
-      fail(cudaErrorInvalidValue);
-      return std::nullopt;
     }
-    copy.is_pageable = true;
-    place.bytes = static_cast<std::byte*>(const_cast<void*>(address));
-    place.canonical = reinterpret_cast<std::uintptr_t>(address);
+    return cudaErrorInvalidValue;
   }
   if (!fits(kind, is_device(copy.src), is_device(copy.dst))) {
     misuse(Misuse::Kind::kWrongDirection);
-    fail(cudaErrorInvalidValue);
-    return std::nullopt;
+    return cudaErrorInvalidValue;
   }
   if (copy.dst.canonical < copy.src.canonical + size &&
       copy.src.canonical < copy.dst.canonical + size) {
     misuse(Misuse::Kind::kOverlap);
   }
-  return copy;
+  return cudaSuccess;
 }
 
 Work& Device::start_work(Actor stream, Work::Kind kind) {
@@ -83,9 +72,7 @@ Work& Device::start_work(Actor stream, Work::Kind kind) {
   work.call = call_;
   work.label = label_;
   work.clock = clock_of_next(stream);
-  if (fault_ != nullptr && fault_->kind == Fault::Kind::kAsynchronous) {
-    work.fails_with = fault_->code;
-  }
+  if (has_fault(Fault::Kind::kAsynchronous)) work.fails_with = fault_->code;
   return work;
 }
 
@@ -97,32 +84,27 @@ void Device::add_entry(Work& work, const Copy& copy, cudaMemcpySrcAccessOrder or
   entry.size = copy.size;
   entry.written_max = copy.size;
   entry.may_be_read_early = order == cudaMemcpySrcAccessOrderAny;
-  entry.is_read_at_call = order == cudaMemcpySrcAccessOrderDuringApiCall;
-  if (fault_ != nullptr && fault_->entry == work.entries.size() && fault_->count < copy.size) {
+  if (fault_ && fault_->entry == work.entries.size() && fault_->count < copy.size) {
     if (fault_->kind == Fault::Kind::kShortCopy) entry.written_max -= fault_->count;
     if (fault_->kind == Fault::Kind::kFlippedBit) work.flips = entry.dst + fault_->count;
   }
   work.entries.push_back(entry);
   if (!is_checking() || copy.size == 0) return;
 
-  Access made = describe(copy.dst, copy.size, true);
-  made.actor = work.stream;
-  made.time = queue_.enqueued(work.stream) + 1;
-  made.entry = number;
   if (copy.src.bytes != nullptr) {
-    Access read = describe(copy.src, copy.size, false);
-    if (entry.is_read_at_call) {
-      read.time = host_clock_.seen[kHost];
-      access(read, host_clock_);
-    } else {
-      read.actor = made.actor;
-      read.time = made.time;
-      read.entry = number;
-      read.is_out_of_order = entry.may_be_read_early;
-      access(read, entry.may_be_read_early ? host_clock_ : work.clock);
-    }
+    Access read = describe(copy.src, copy.size, false, &work);
+    read.entry = number;
+    read.is_out_of_order = entry.may_be_read_early;
+    access(read, entry.may_be_read_early ? host_clock_ : work.clock);
   }
-  access(made, work.clock);
+  Access written = describe(copy.dst, copy.size, true, &work);
+  written.entry = number;
+  access(written, work.clock);
+}
+
+void Device::touch(Work& work, const Place& place, std::size_t size, bool is_write) {
+  work.ranges.push_back({place.bytes, place.bytes + size, is_write});
+  access(describe(place, size, is_write, &work), work.clock);
 }
 
 void Device::enqueue(Work& work) {
@@ -132,16 +114,12 @@ void Device::enqueue(Work& work) {
 }
 
 void Device::enqueue_undefined(Actor stream) {
-  if (fault_ == nullptr || fault_->undefined.empty()) return;
+  if (!fault_ || fault_->undefined.empty()) return;
   Work& work = start_work(stream, Work::Kind::kAction);
   for (const MemoryRange& range : fault_->undefined) {
     const Place place = memory_.place(range.address, range.size);
     KVFENCE_CHECK(place.kind == Place::Kind::kInside, "undefined memory of no live allocation");
-    work.ranges.push_back({place.bytes, place.bytes + range.size, true});
-    Access made = describe(place, range.size, true);
-    made.actor = work.stream;
-    made.time = queue_.enqueued(work.stream) + 1;
-    access(made, work.clock);
+    touch(work, place, range.size, true);
   }
   // By value: the work has its ranges no more when it has run.
   work.action = [ranges = work.ranges] {
@@ -153,26 +131,21 @@ void Device::enqueue_undefined(Actor stream) {
   enqueue(work);
 }
 
-cudaError_t Device::enqueue_copies(const Copy* copies, std::size_t num_copies, Actor stream) {
-  const bool is_pageable = copies->is_pageable;
+cudaError_t Device::enqueue_copies(std::span<const Copy> copies, Actor stream) {
   enqueue_undefined(stream);
-  if (is_partial()) return fail(fault_->code);
+  if (has_fault(Fault::Kind::kPartialBatch)) return fault_->code;
   Work& work = start_work(stream, Work::Kind::kCopy);
-  for (std::size_t index = 0; index < num_copies; ++index) {
-    add_entry(work, copies[index], cudaMemcpySrcAccessOrderStream, 0);
-  }
+  for (const Copy& copy : copies) add_entry(work, copy, cudaMemcpySrcAccessOrderStream, 0);
   enqueue(work);
-  if (!is_pageable || options_.pageable == Pageable::kAsynchronous) return cudaSuccess;
-  const Clock clock = streams_[stream].clock;
-  return wait_for({stream, queue_.enqueued(stream)}, clock);
+  return cudaSuccess;
 }
 
 cudaError_t Device::launch(cudaStream_t stream, const std::vector<MemoryRange>& reads,
                            const std::vector<MemoryRange>& writes, std::function<void()> function) {
   if (const auto code = enter(Function::kLaunch)) return *code;
-  if (find_stream(stream) == nullptr) return fail(cudaErrorInvalidResourceHandle);
+  if (find_stream(stream) == nullptr) return cudaErrorInvalidResourceHandle;
   enqueue_undefined(stream_number(stream));
-  if (is_partial()) return fail(fault_->code);
+  if (has_fault(Fault::Kind::kPartialBatch)) return fault_->code;
   Work& work = start_work(stream_number(stream), Work::Kind::kAction);
   work.action = std::move(function);
   for (const bool is_write : {false, true}) {
@@ -183,14 +156,10 @@ cudaError_t Device::launch(cudaStream_t stream, const std::vector<MemoryRange>& 
         misuse(place.kind == Place::Kind::kInside ? Misuse::Kind::kHostAddressOnDevice
                                                   : Misuse::Kind::kInvalidAddress);
         work.fails_with = cudaErrorIllegalAddress;
-        work.num_runs = 0;
+        work.is_skipped = true;
         continue;
       }
-      work.ranges.push_back({place.bytes, place.bytes + range.size, is_write});
-      Access made = describe(place, range.size, is_write);
-      made.actor = work.stream;
-      made.time = queue_.enqueued(work.stream) + 1;
-      access(made, work.clock);
+      touch(work, place, range.size, is_write);
     }
   }
   enqueue(work);
@@ -203,10 +172,11 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t size, cudaMe
                             cudaStream_t stream) {
   Device& device = current();
   if (const auto code = device.enter(Function::kMemcpyAsync)) return *code;
-  if (device.find_stream(stream) == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
-  const std::optional<Device::Copy> copy = device.check_copy(dst, src, size, kind);
-  if (!copy) return device.last_error_;
-  return device.enqueue_copies(&*copy, 1, device.stream_number(stream));
+  if (device.find_stream(stream) == nullptr) return cudaErrorInvalidResourceHandle;
+  Device::Copy copy;
+  const cudaError_t code = device.check_copy(dst, src, size, kind, copy);
+  if (code != cudaSuccess) return code;
+  return device.enqueue_copies({&copy, 1}, device.stream_number(stream));
 }
 
 cudaError_t cudaMemcpy2DAsync(void* dst, std::size_t dst_pitch, const void* src,
@@ -214,19 +184,17 @@ cudaError_t cudaMemcpy2DAsync(void* dst, std::size_t dst_pitch, const void* src,
                               cudaMemcpyKind kind, cudaStream_t stream) {
   Device& device = current();
   if (const auto code = device.enter(Function::kMemcpy2DAsync)) return *code;
-  if (device.find_stream(stream) == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
-  if (width > dst_pitch || width > src_pitch) return device.fail(cudaErrorInvalidPitchValue);
+  if (device.find_stream(stream) == nullptr) return cudaErrorInvalidResourceHandle;
+  if (width > dst_pitch || width > src_pitch) return cudaErrorInvalidPitchValue;
   device.copies_.clear();
   for (std::size_t row = 0; row < height; ++row) {
-    const std::optional<Device::Copy> copy =
-        device.check_copy(static_cast<std::byte*>(dst) + row * dst_pitch,
-                          static_cast<const std::byte*>(src) + row * src_pitch, width, kind);
-    if (!copy) return device.last_error_;
-    device.copies_.push_back(*copy);
+    const cudaError_t code = device.check_copy(static_cast<std::byte*>(dst) + row * dst_pitch,
+                                               static_cast<const std::byte*>(src) + row * src_pitch,
+                                               width, kind, device.copies_.emplace_back());
+    if (code != cudaSuccess) return code;
   }
   if (device.copies_.empty()) return cudaSuccess;
-  return device.enqueue_copies(device.copies_.data(), device.copies_.size(),
-                               device.stream_number(stream));
+  return device.enqueue_copies(device.copies_, device.stream_number(stream));
 }
 
 cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs,
@@ -237,43 +205,40 @@ cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs,
   if (const auto code = device.enter(Function::kMemcpyBatchAsync)) return *code;
   if (is_default_stream(stream)) {
     device.misuse(Misuse::Kind::kLegacyStream);
-    return device.fail(cudaErrorInvalidValue);
+    return cudaErrorInvalidValue;
   }
-  if (device.find_stream(stream) == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (device.find_stream(stream) == nullptr) return cudaErrorInvalidResourceHandle;
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || attributes == nullptr ||
       attribute_starts == nullptr || count == 0 || num_attributes == 0 || num_attributes > count) {
-    return device.fail(cudaErrorInvalidValue);
+    return cudaErrorInvalidValue;
   }
   if (device.options_.batch_entries_max != 0 && count > device.options_.batch_entries_max) {
-    return device.fail(cudaErrorInvalidValue);
+    return cudaErrorInvalidValue;
   }
   for (std::size_t index = 0; index < num_attributes; ++index) {
     const std::size_t start = attribute_starts[index];
     const bool is_in_order = index == 0 ? start == 0 : start > attribute_starts[index - 1];
     const int order = attributes[index].srcAccessOrder;
     const bool is_order =
-        order >= cudaMemcpySrcAccessOrderStream && order <= cudaMemcpySrcAccessOrderAny;
-    if (!is_in_order || start >= count || !is_order) return device.fail(cudaErrorInvalidValue);
+        order == cudaMemcpySrcAccessOrderStream || order == cudaMemcpySrcAccessOrderAny;
+    if (!is_in_order || start >= count || !is_order) return cudaErrorInvalidValue;
   }
   device.copies_.clear();
   bool has_host_address = false;
-  bool is_pageable = false;
   for (std::size_t index = 0; index < count; ++index) {
     // An empty entry is not documented: it is refused here, so that nobody relies on it.
-    const std::optional<Device::Copy> copy =
-        sizes[index] == 0
-            ? std::nullopt
-            : device.check_copy(dsts[index], srcs[index], sizes[index], cudaMemcpyDefault);
-    if (!copy) return device.fail(cudaErrorInvalidValue);
-    has_host_address |= copy->has_host_address;
-    is_pageable |= copy->is_pageable;
-    device.copies_.push_back(*copy);
+    if (sizes[index] == 0) return cudaErrorInvalidValue;
+    Device::Copy& copy = device.copies_.emplace_back();
+    const cudaError_t code =
+        device.check_copy(dsts[index], srcs[index], sizes[index], cudaMemcpyDefault, copy);
+    if (code != cudaSuccess) return code;
+    has_host_address |= copy.has_host_address;
   }
-  if (device.is_partial() && device.fault_->count < device.copies_.size())
-    device.copies_.resize(device.fault_->count);
+  const bool is_partial = device.has_fault(Fault::Kind::kPartialBatch);
+  if (is_partial) device.copies_.resize(std::min(device.fault_->count, count));
 
   const Actor actor = device.stream_number(stream);
-  if (!device.is_partial()) device.enqueue_undefined(actor);
+  if (!is_partial) device.enqueue_undefined(actor);
   Work& work = device.start_work(actor, Work::Kind::kCopy);
   std::size_t attribute = 0;
   for (std::size_t index = 0; index < device.copies_.size(); ++index) {
@@ -287,38 +252,20 @@ cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs,
     for (Entry& entry : work.entries) entry.is_orphan = true;
   }
   device.enqueue(work);
-  if (device.is_partial()) {
-    device.enqueue_undefined(actor);
-    return device.fail(device.fault_->code);
-  }
-  if (!is_pageable || device.options_.pageable == Pageable::kAsynchronous) return cudaSuccess;
-  const Clock clock = device.streams_[actor].clock;
-  return device.wait_for({actor, device.queue_.enqueued(actor)}, clock);
+  if (!is_partial) return cudaSuccess;
+  device.enqueue_undefined(actor);
+  return device.fault_->code;
 }
 
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t size, cudaStream_t stream) {
   Device& device = current();
   if (const auto code = device.enter(Function::kMemsetAsync)) return *code;
-  if (device.find_stream(stream) == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (device.find_stream(stream) == nullptr) return cudaErrorInvalidResourceHandle;
   Device::Copy copy{.dst = device.memory_.place(address, size), .src = {}, .size = size};
-  if (copy.dst.kind != Place::Kind::kInside) return device.fail(cudaErrorInvalidValue);
+  if (copy.dst.kind != Place::Kind::kInside) return cudaErrorInvalidValue;
   Work& work = device.start_work(device.stream_number(stream), Work::Kind::kCopy);
   device.add_entry(work, copy, cudaMemcpySrcAccessOrderStream, 0);
   work.entries.back().value = static_cast<std::uint8_t>(value);
-  device.enqueue(work);
-  return cudaSuccess;
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* user_data) {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kLaunchHostFunc)) return *code;
-  if (device.find_stream(stream) == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
-  if (function == nullptr) return device.fail(cudaErrorInvalidValue);
-  Work& work = device.start_work(device.stream_number(stream), Work::Kind::kAction);
-  work.action = [function, user_data] { function(user_data); };
-  if (device.fault_ != nullptr && device.fault_->kind == Fault::Kind::kDropped) work.num_runs = 0;
-  if (device.fault_ != nullptr && device.fault_->kind == Fault::Kind::kDuplicated)
-    work.num_runs = 2;
   device.enqueue(work);
   return cudaSuccess;
 }

@@ -15,11 +15,8 @@ constexpr std::pair<cudaError_t, const char*> kErrorNames[] = {
     {cudaSuccess, "cudaSuccess"},
     {cudaErrorInvalidValue, "cudaErrorInvalidValue"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation"},
-    {cudaErrorInitializationError, "cudaErrorInitializationError"},
     {cudaErrorInvalidPitchValue, "cudaErrorInvalidPitchValue"},
     {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection"},
-    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice"},
     {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle"},
@@ -30,7 +27,6 @@ constexpr std::pair<cudaError_t, const char*> kErrorNames[] = {
     {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure"},
     {cudaErrorNotPermitted, "cudaErrorNotPermitted"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported"},
     {cudaErrorUnknown, "cudaErrorUnknown"},
 };
 
@@ -38,7 +34,7 @@ constexpr std::pair<cudaError_t, const char*> kErrorNames[] = {
 cudaError_t answer(Function function, int* out, int value) {
   Device& device = current();
   if (const auto code = device.enter(function)) return *code;
-  if (out == nullptr) return device.fail(cudaErrorInvalidValue);
+  if (out == nullptr) return cudaErrorInvalidValue;
   *out = value;
   return cudaSuccess;
 }
@@ -57,8 +53,8 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int number) {
   Device& device = current();
   if (const auto code = device.enter(Function::kDeviceGetAttribute)) return *code;
-  if (value == nullptr) return device.fail(cudaErrorInvalidValue);
-  if (number != 0) return device.fail(cudaErrorInvalidDevice);
+  if (value == nullptr) return cudaErrorInvalidValue;
+  if (number != 0) return cudaErrorInvalidDevice;
   const int host_pointer_can_be_used =
       device.options_.registered_memory_has_own_device_address ? 0 : 1;
   const std::pair<cudaDeviceAttr, int> attributes[] = {
@@ -66,8 +62,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int num
       {cudaDevAttrCanMapHostMemory, 1},
       {cudaDevAttrAsyncEngineCount, 3},
       {cudaDevAttrUnifiedAddressing, 1},
-      {cudaDevAttrComputeCapabilityMajor, 9},
-      {cudaDevAttrComputeCapabilityMinor, 0},
       {cudaDevAttrPageableMemoryAccess, 0},
       {cudaDevAttrCanUseHostPointerForRegisteredMem, host_pointer_can_be_used},
       {cudaDevAttrHostRegisterSupported, 1},
@@ -78,7 +72,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int num
     *value = answer;
     return cudaSuccess;
   }
-  return device.fail(cudaErrorInvalidValue);
+  return cudaErrorInvalidValue;
 }
 
 cudaError_t cudaDeviceSynchronize() {
@@ -90,12 +84,6 @@ cudaError_t cudaDeviceSynchronize() {
     if (code != cudaSuccess) return code;
   }
   return cudaSuccess;
-}
-
-cudaError_t cudaGetLastError() {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kGetLastError)) return *code;
-  return std::exchange(device.last_error_, cudaSuccess);
 }
 
 const char* cudaGetErrorName(cudaError_t error) {

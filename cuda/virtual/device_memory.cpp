@@ -7,9 +7,7 @@ namespace kvfence::virtual_device {
 void Device::give_back(const Allocation& allocation) {
   Place place;
   place.canonical = allocation.address;
-  Access made = describe(place, allocation.size, true);
-  made.time = host_clock_.seen[kHost];
-  access(made, host_clock_);
+  access(describe(place, allocation.size, true), host_clock_);
   // Registered memory is its owner's from now on: nothing here may touch it again.
   const bool is_owned_elsewhere = allocation.kind == MemoryKind::kRegistered;
   const std::size_t num_in_flight =
@@ -23,11 +21,11 @@ extern "C" {
 cudaError_t cudaMalloc(void** address, std::size_t size) {
   Device& device = current();
   if (const auto code = device.enter(Function::kMalloc)) return *code;
-  if (address == nullptr) return device.fail(cudaErrorInvalidValue);
+  if (address == nullptr) return cudaErrorInvalidValue;
   *address = nullptr;
   if (size == 0) return cudaSuccess;
   const Allocation* allocation = device.memory_.allocate_device(size);
-  if (allocation == nullptr) return device.fail(cudaErrorMemoryAllocation);
+  if (allocation == nullptr) return cudaErrorMemoryAllocation;
   *address = reinterpret_cast<void*>(allocation->address);
   return cudaSuccess;
 }
@@ -37,7 +35,7 @@ cudaError_t cudaFree(void* address) {
   if (const auto code = device.enter(Function::kFree)) return *code;
   if (address == nullptr) return cudaSuccess;
   const Allocation* allocation = device.memory_.starting_at(address, MemoryKind::kDevice);
-  if (allocation == nullptr) return device.fail(cudaErrorInvalidValue);
+  if (allocation == nullptr) return cudaErrorInvalidValue;
   device.give_back(*allocation);
   return cudaSuccess;
 }
@@ -47,7 +45,7 @@ cudaError_t cudaHostAlloc(void** address, std::size_t size, unsigned int flags) 
   if (const auto code = device.enter(Function::kHostAlloc)) return *code;
   constexpr unsigned int kKnown =
       cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
-  if (address == nullptr || (flags & ~kKnown) != 0) return device.fail(cudaErrorInvalidValue);
+  if (address == nullptr || (flags & ~kKnown) != 0) return cudaErrorInvalidValue;
   *address = nullptr;
   if (size == 0) return cudaSuccess;
   *address = device.memory_.allocate_pinned(size)->bytes;
@@ -59,7 +57,7 @@ cudaError_t cudaFreeHost(void* address) {
   if (const auto code = device.enter(Function::kFreeHost)) return *code;
   if (address == nullptr) return cudaSuccess;
   const Allocation* allocation = device.memory_.starting_at(address, MemoryKind::kPinned);
-  if (allocation == nullptr) return device.fail(cudaErrorInvalidValue);
+  if (allocation == nullptr) return cudaErrorInvalidValue;
   device.give_back(*allocation);
   return cudaSuccess;
 }
@@ -69,10 +67,10 @@ cudaError_t cudaHostRegister(void* address, std::size_t size, unsigned int flags
   if (const auto code = device.enter(Function::kHostRegister)) return *code;
   constexpr unsigned int kKnown = cudaHostRegisterPortable | cudaHostRegisterMapped;
   if (address == nullptr || size == 0 || (flags & ~kKnown) != 0) {
-    return device.fail(cudaErrorInvalidValue);
+    return cudaErrorInvalidValue;
   }
   if (device.memory_.register_host(address, size) == nullptr) {
-    return device.fail(cudaErrorHostMemoryAlreadyRegistered);
+    return cudaErrorHostMemoryAlreadyRegistered;
   }
   return cudaSuccess;
 }
@@ -81,7 +79,7 @@ cudaError_t cudaHostUnregister(void* address) {
   Device& device = current();
   if (const auto code = device.enter(Function::kHostUnregister)) return *code;
   const Allocation* allocation = device.memory_.starting_at(address, MemoryKind::kRegistered);
-  if (allocation == nullptr) return device.fail(cudaErrorHostMemoryNotRegistered);
+  if (allocation == nullptr) return cudaErrorHostMemoryNotRegistered;
   device.give_back(*allocation);
   return cudaSuccess;
 }
@@ -89,10 +87,10 @@ cudaError_t cudaHostUnregister(void* address) {
 cudaError_t cudaHostGetDevicePointer(void** device_address, void* address, unsigned int flags) {
   Device& device = current();
   if (const auto code = device.enter(Function::kHostGetDevicePointer)) return *code;
-  if (device_address == nullptr || flags != 0) return device.fail(cudaErrorInvalidValue);
+  if (device_address == nullptr || flags != 0) return cudaErrorInvalidValue;
   const Place place = device.memory_.place(address, 1);
   if (place.kind != Place::Kind::kInside || place.allocation->kind == MemoryKind::kDevice) {
-    return device.fail(cudaErrorInvalidValue);
+    return cudaErrorInvalidValue;
   }
   const std::uintptr_t offset = place.canonical - place.allocation->address;
   *device_address = reinterpret_cast<void*>(place.allocation->device_address + offset);

@@ -10,7 +10,7 @@ cudaError_t Device::query(const Moment& moment, const Clock& clock, std::uint32_
   bool is_over = queue_.is_over(moment);
   if (!is_over && scheduler_.has_waited_enough(++num_polls)) {
     is_over = scheduler_.force(queue_, moment);
-    if (queue_.error() != cudaSuccess) return fail(queue_.error());
+    if (queue_.error() != cudaSuccess) return queue_.error();
   }
   if (is_over && scheduler_.is_spurious(num_spurious)) {
     ++num_spurious;
@@ -19,7 +19,7 @@ cudaError_t Device::query(const Moment& moment, const Clock& clock, std::uint32_
   }
   if (!is_over) {
     ++counters_.num_not_ready;
-    return fail(cudaErrorNotReady);
+    return cudaErrorNotReady;
   }
   num_polls = 0;
   num_spurious = 0;
@@ -43,7 +43,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) 
   Device& device = current();
   if (const auto code = device.enter(Function::kStreamCreateWithFlags)) return *code;
   if (stream == nullptr || (flags & ~cudaStreamNonBlocking) != 0) {
-    return device.fail(cudaErrorInvalidValue);
+    return cudaErrorInvalidValue;
   }
   const Actor actor = device.open_stream();
   *stream = to_pointer<cudaStream_t>({actor, device.streams_[actor].generation, true});
@@ -54,7 +54,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   Device& device = current();
   if (const auto code = device.enter(Function::kStreamDestroy)) return *code;
   Device::StreamState* state = device.find_stream(stream);
-  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
   // Its work goes on.
   state->is_live = false;
   return cudaSuccess;
@@ -64,7 +64,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   Device& device = current();
   if (const auto code = device.enter(Function::kStreamQuery)) return *code;
   Device::StreamState* state = device.find_stream(stream);
-  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
   const Actor actor = device.stream_number(stream);
   return device.query({actor, device.queue_.enqueued(actor)}, state->clock, state->num_polls,
                       state->num_spurious);
@@ -74,7 +74,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   Device& device = current();
   if (const auto code = device.enter(Function::kStreamSynchronize)) return *code;
   Device::StreamState* state = device.find_stream(stream);
-  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
   const Actor actor = device.stream_number(stream);
   return device.wait_for({actor, device.queue_.enqueued(actor)}, state->clock);
 }
@@ -84,8 +84,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (const auto code = device.enter(Function::kStreamWaitEvent)) return *code;
   Device::StreamState* state = device.find_stream(stream);
   const Device::EventState* waited_for = device.find_event(event);
-  if (state == nullptr || waited_for == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
-  if (flags != 0) return device.fail(cudaErrorInvalidValue);
+  if (state == nullptr || waited_for == nullptr) return cudaErrorInvalidResourceHandle;
+  if (flags != 0) return cudaErrorInvalidValue;
   // Never recorded: an empty set of work.
   if (!waited_for->is_recorded) return cudaSuccess;
   device.tell(StoryEntry::Kind::kWaits, device.stream_number(stream), handle_of(event).index,
@@ -98,7 +98,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
   Device& device = current();
   if (const auto code = device.enter(Function::kEventCreateWithFlags)) return *code;
   constexpr unsigned int kKnown = cudaEventBlockingSync | cudaEventDisableTiming;
-  if (event == nullptr || (flags & ~kKnown) != 0) return device.fail(cudaErrorInvalidValue);
+  if (event == nullptr || (flags & ~kKnown) != 0) return cudaErrorInvalidValue;
   if (device.unused_events_.empty()) {
     device.unused_events_.push_back(static_cast<std::uint32_t>(device.events_.size()));
     device.events_.emplace_back();
@@ -119,7 +119,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   Device& device = current();
   if (const auto code = device.enter(Function::kEventDestroy)) return *code;
   Device::EventState* state = device.find_event(event);
-  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
   state->is_live = false;
   device.unused_events_.push_back(handle_of(event).index);
   return cudaSuccess;
@@ -130,7 +130,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const auto code = device.enter(Function::kEventRecord)) return *code;
   Device::EventState* state = device.find_event(event);
   const Device::StreamState* recorded = device.find_stream(stream);
-  if (state == nullptr || recorded == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (state == nullptr || recorded == nullptr) return cudaErrorInvalidResourceHandle;
   const Actor actor = device.stream_number(stream);
   state->is_recorded = true;
   state->recorded_at_call = device.call_;
@@ -141,11 +141,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   state->num_spurious = 0;
   state->num_late = 0;
   device.tell(StoryEntry::Kind::kRecorded, actor, handle_of(event).index, state->moment);
-  if (device.fault_ != nullptr && device.fault_->kind == Fault::Kind::kNeverReady) {
+  if (device.has_fault(Fault::Kind::kNeverReady)) {
     state->moment.hold = device.queue_.new_hold();
   }
-  if (device.fault_ != nullptr && device.fault_->kind == Fault::Kind::kReadyLate)
-    state->num_late = device.fault_->count;
+  if (device.has_fault(Fault::Kind::kReadyLate)) state->num_late = device.fault_->count;
   return cudaSuccess;
 }
 
@@ -153,12 +152,12 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   Device& device = current();
   if (const auto code = device.enter(Function::kEventQuery)) return *code;
   Device::EventState* state = device.find_event(event);
-  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
   if (!state->is_recorded) return cudaSuccess;
   if (state->num_late > 0 && device.queue_.is_over(state->moment)) {
     --state->num_late;
     ++device.counters_.num_not_ready;
-    return device.fail(cudaErrorNotReady);
+    return cudaErrorNotReady;
   }
   return device.query(state->moment, state->clock, state->num_polls, state->num_spurious);
 }
@@ -167,7 +166,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Device& device = current();
   if (const auto code = device.enter(Function::kEventSynchronize)) return *code;
   const Device::EventState* state = device.find_event(event);
-  if (state == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
   if (!state->is_recorded) return cudaSuccess;
   return device.wait_for(state->moment, state->clock);
 }
@@ -177,15 +176,14 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
   if (const auto code = device.enter(Function::kEventElapsedTime)) return *code;
   const Device::EventState* from = device.find_event(start);
   const Device::EventState* to = device.find_event(end);
-  if (from == nullptr || to == nullptr) return device.fail(cudaErrorInvalidResourceHandle);
-  if (ms == nullptr) return device.fail(cudaErrorInvalidValue);
+  if (from == nullptr || to == nullptr) return cudaErrorInvalidResourceHandle;
+  if (ms == nullptr) return cudaErrorInvalidValue;
   for (const Device::EventState* state : {from, to}) {
-    if (!state->is_recorded || !state->has_timing)
-      return device.fail(cudaErrorInvalidResourceHandle);
+    if (!state->is_recorded || !state->has_timing) return cudaErrorInvalidResourceHandle;
   }
   // No edge: this call must not be used to learn about completion.
   if (!device.queue_.is_over(from->moment) || !device.queue_.is_over(to->moment))
-    return device.fail(cudaErrorNotReady);
+    return cudaErrorNotReady;
   // There is no time here; a microsecond per call keeps figures positive and the same in every run.
   *ms = 1e-3F * static_cast<float>(static_cast<double>(to->recorded_at_call) -
                                    static_cast<double>(from->recorded_at_call));

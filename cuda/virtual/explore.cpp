@@ -17,7 +17,6 @@ class DepthFirst : public Chooser {
 
   std::size_t choose(const WorkQueue& queue, const std::vector<Step>& steps,
                      bool host_may_go_on) override {
-    ++num_choices_;
     const std::size_t num_options = steps.size() + (host_may_go_on ? 1 : 0);
     // What is left of a redundant run matters to nobody: the shortest way to its end.
     if (is_redundant_) return num_options - 1;
@@ -56,7 +55,6 @@ class DepthFirst : public Chooser {
     return false;
   }
   bool is_redundant() const { return is_redundant_; }
-  std::uint64_t num_choices() const { return num_choices_; }
 
  private:
   struct Node {
@@ -94,7 +92,6 @@ class DepthFirst : public Chooser {
   std::size_t depth_ = 0;
   bool is_redundant_ = false;
   std::vector<Step> still_asleep_;
-  std::uint64_t num_choices_ = 0;
 };
 
 }  // namespace
@@ -113,7 +110,6 @@ Exploration explore(const ExploreOptions& options, const std::function<void(Devi
     const Installed installed(device);
     program(device);
     static_cast<void>(cudaDeviceSynchronize());
-    exploration.num_choices = chooser.num_choices();
     if (chooser.is_redundant()) {
       ++exploration.num_redundant;
       continue;

@@ -15,7 +15,6 @@ namespace kvfence::virtual_device {
 struct Exploration {
   std::uint64_t num_orders = 0;     ///< runs that differ in the order of steps and calls
   std::uint64_t num_redundant = 0;  ///< runs cut short as equal to another (sleep sets)
-  std::uint64_t num_choices = 0;    ///< made, in all runs
   bool is_complete = false;         ///< no order is left; else `runs_max` was reached
 };
 

@@ -215,7 +215,8 @@ void random_program(TestRig& rig, std::uint64_t seed, std::uint32_t num_steps) {
     const std::size_t stream = random.below(3);
     const std::size_t a = random.below(2);
     const std::size_t b = random.below(2);
-    const auto order = static_cast<cudaMemcpySrcAccessOrder>(1 + random.below(3));
+    const auto order =
+        random.one_in(2) ? cudaMemcpySrcAccessOrderAny : cudaMemcpySrcAccessOrderStream;
     switch (random.below(9)) {
       case 0:
         rig.store(stream, a, b);

@@ -38,7 +38,7 @@ struct Misuse {
     kOverlap,              ///< source and destination of one copy share bytes
     kWrongDirection,       ///< the kind of the copy contradicts the addresses
     kInvalidHandle,        ///< a stream or an event that is not, or no longer, there
-    kCallInHostFunction,   ///< the runtime is called by a function that it runs
+    kCallInKernel,         ///< the runtime is called by a kernel's twin
     kInvalidAddress,       ///< not in live memory, or not in memory that the accessor can reach
     kHang,                 ///< a wait for work that cannot complete
   };
@@ -55,7 +55,7 @@ constexpr auto words_of(Misuse::Kind) {
        "the host's address of registered memory, which the device knows by another",
        "host memory that is not registered", "the NULL or per-thread stream",
        "source and destination overlap", "the direction contradicts the addresses",
-       "no such stream or event", "the runtime is called by a host function",
+       "no such stream or event", "the runtime is called by a kernel",
        "an address outside of live memory", "waits for work that cannot complete"});
 }
 

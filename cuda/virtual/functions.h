@@ -10,7 +10,7 @@
 #define KVFENCE_VIRTUAL_FUNCTIONS(X)                                                            \
   X(kDeviceGetAttribute, "cudaDeviceGetAttribute")                                              \
   X(kRuntimeGetVersion, "cudaRuntimeGetVersion") X(kDriverGetVersion, "cudaDriverGetVersion")   \
-  X(kDeviceSynchronize, "cudaDeviceSynchronize") X(kGetLastError, "cudaGetLastError")           \
+  X(kDeviceSynchronize, "cudaDeviceSynchronize")\
   X(kMalloc, "cudaMalloc") X(kFree, "cudaFree") X(kHostAlloc, "cudaHostAlloc")                  \
   X(kFreeHost, "cudaFreeHost") X(kHostRegister, "cudaHostRegister")                             \
   X(kHostUnregister, "cudaHostUnregister") X(kHostGetDevicePointer, "cudaHostGetDevicePointer") \
@@ -22,8 +22,7 @@
   X(kEventSynchronize, "cudaEventSynchronize") X(kEventElapsedTime, "cudaEventElapsedTime")     \
   X(kMemcpyAsync, "cudaMemcpyAsync") X(kMemcpyBatchAsync, "cudaMemcpyBatchAsync")               \
   X(kMemcpy2DAsync, "cudaMemcpy2DAsync") X(kMemsetAsync, "cudaMemsetAsync")                     \
-  X(kLaunchHostFunc, "cudaLaunchHostFunc") X(kLaunch, "launch") X(kHostRead, "host_read")       \
-  X(kHostWrite, "host_write")
+  X(kLaunch, "launch") X(kHostRead, "host_read") X(kHostWrite, "host_write")
 // clang-format on
 
 namespace kvfence::virtual_device {

@@ -33,22 +33,13 @@ constexpr auto words_of(Schedule) {
       {"eager", "lazy", "random", "priority", "chosen", "commanded"});
 }
 
-/// What is done with host memory that is neither allocated by nor registered with the runtime. The
-/// documentation allows both of the others ("might be synchronous").
-enum class Pageable : std::uint8_t {
-  kRefuse,        ///< a misuse, and cudaErrorInvalidValue
-  kSynchronous,   ///< the copy is over when its call returns
-  kAsynchronous,  ///< as with pinned memory; it must stay valid
-};
-
 /// Memory that a kernel reads or writes: an address as the device knows it.
 struct MemoryRange {
   const void* address = nullptr;
   std::size_t size = 0;
 };
 
-/// One injected fault: at the nth call (from 1) of a function. Of several at one call the first
-/// kReturnCode counts, else the last.
+/// One injected fault: at the nth call (from 1) of a function.
 struct Fault {
   enum class Kind : std::uint8_t {
     kReturnCode,    ///< the call does nothing and returns `code`
@@ -57,8 +48,6 @@ struct Fault {
                     ///< then the call returns `code`
     kNeverReady,    ///< of cudaEventRecord: never completes, until release_completions()
     kReadyLate,     ///< of cudaEventRecord: `count` queries more say NotReady
-    kDropped,       ///< of cudaLaunchHostFunc: is never called
-    kDuplicated,    ///< of cudaLaunchHostFunc: is called twice
     kShortCopy,     ///< entry `entry` ends `count` bytes early
     kFlippedBit,    ///< of entry `entry`, bit 0 of byte `count` of the destination
   };
@@ -76,8 +65,8 @@ struct Fault {
 struct Options {
   Schedule schedule = Schedule::kRandom;
   std::uint64_t seed = 1;
-  Chooser* chooser = nullptr;  ///< of kChosen; outlives the device
-  std::vector<Fault> faults = {};
+  Chooser* chooser = nullptr;      ///< of kChosen; outlives the device
+  std::vector<Fault> faults = {};  ///< given to Device::inject_once
 
   std::size_t device_memory_bytes = std::size_t{64} << 20;
   /// A copy is torn into at most so many parts, each with a moment of reading and one of writing.
@@ -94,7 +83,6 @@ struct Options {
   std::uint32_t polls_max = 16;
   /// As with cudaDevAttrCanUseHostPointerForRegisteredMem = 0.
   bool registered_memory_has_own_device_address = false;
-  Pageable pageable = Pageable::kRefuse;
   /// A batch of more entries is refused; 0: none is.
   std::size_t batch_entries_max = 0;
 };

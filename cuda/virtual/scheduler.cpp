@@ -54,8 +54,7 @@ void Scheduler::before_call(WorkQueue& queue) {
       }
       return;
     case Schedule::kChosen:
-      for (bool host_goes_on = false; !host_goes_on && queue.can_step();) {
-        choose(queue, true, host_goes_on);
+      while (queue.can_step() && !choose(queue, true)) {
       }
       return;
   }
@@ -72,15 +71,14 @@ void Scheduler::run_all(WorkQueue& queue) {
 bool Scheduler::force(WorkQueue& queue, Moment moment) {
   while (!queue.is_over(moment)) {
     const std::optional<Actor> next = queue.next_towards(moment);
+    if (!next) return false;
     switch (schedule_) {
       case Schedule::kEager:
       case Schedule::kLazy:
       case Schedule::kCommanded:
-        if (!next) return false;
         queue.finish_head(*next);
         break;
       case Schedule::kRandom:
-        if (!next) return false;
         if (random_.one_in(2)) {
           step_random(queue);
         } else {
@@ -88,17 +86,13 @@ bool Scheduler::force(WorkQueue& queue, Moment moment) {
         }
         break;
       case Schedule::kPriority:
-        if (!next) return false;
         // Streams above the one that is waited for go first.
         if (random_.one_in(2) && step_by_priority(queue, false)) break;
         queue.step(*next, random_);
         break;
-      case Schedule::kChosen: {
-        if (!next) return false;
-        bool host_goes_on = false;
-        choose(queue, false, host_goes_on);
+      case Schedule::kChosen:
+        choose(queue, false);
         break;
-      }
     }
   }
   return true;
@@ -143,13 +137,14 @@ bool Scheduler::step_by_priority(WorkQueue& queue, bool above_host) {
   return true;
 }
 
-void Scheduler::choose(WorkQueue& queue, bool host_may_go_on, bool& host_goes_on) {
+bool Scheduler::choose(WorkQueue& queue, bool host_may_go_on) {
   queue.list_steps(steps_);
   const std::size_t choice = chooser_->choose(queue, steps_, host_may_go_on);
-  host_goes_on = choice == steps_.size();
+  const bool host_goes_on = choice == steps_.size();
   KVFENCE_CHECK(choice < steps_.size() || (host_goes_on && host_may_go_on),
                 "the chooser chose what is not there");
   if (!host_goes_on) KVFENCE_CHECK(queue.step(steps_[choice]), "a listed step can be done");
+  return host_goes_on;
 }
 
 }  // namespace kvfence::virtual_device

@@ -13,7 +13,7 @@
 
 namespace kvfence::virtual_device {
 
-/// A schedule from outside: explore.h, or bytes of a fuzzer.
+/// A schedule from outside: explore.h.
 class Chooser {
  public:
   virtual ~Chooser() = default;
@@ -49,7 +49,8 @@ class Scheduler {
   void step_random(WorkQueue& queue);
   /// One step of the stream of highest priority; false: none is above the host's.
   bool step_by_priority(WorkQueue& queue, bool above_host);
-  void choose(WorkQueue& queue, bool host_may_go_on, bool& host_goes_on);
+  /// Does the step that the chooser chooses; true: none, the host goes on.
+  bool choose(WorkQueue& queue, bool host_may_go_on);
   void run_all(WorkQueue& queue);
 
   Schedule schedule_;

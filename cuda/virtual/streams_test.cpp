@@ -1,5 +1,5 @@
-/// Goal: work runs in the order of its stream, across streams in none; host functions have their
-/// turn in it; who waits gets what it waits for and no promise beyond.
+/// Goal: work runs in the order of its stream, across streams in none; who waits gets what it waits
+/// for and no promise beyond.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,6 @@
 namespace kvfence::virtual_device {
 namespace {
 
-constexpr content::Tag kOld{1, 1};
 constexpr content::Tag kNew{1, 2};
 
 Options lazy() { return {.schedule = Schedule::kLazy}; }
@@ -106,81 +105,15 @@ TEST(Streams, ANumberIsGivenAgainOnlyWhenTheHostKnowsThatItsWorkIsOver) {
   EXPECT_NE(third, first);
 }
 
-TEST(HostFunctions, RunInTheirTurnAndHoldBackWhatFollows) {
-  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-    TestRig rig({.seed = seed});
-    rig.set_gpu(0, kNew);
-    rig.store(0, 0, 0);
-    ok(cudaLaunchHostFunc(
-        rig.stream(0), [](void* data) { static_cast<TestRig*>(data)->expect_cpu(0, kNew); }, &rig));
-    rig.load(0, 1, 1);
-    ok(rig.batch(0, {{rig.cpu(0), rig.gpu(1)}}));  // enqueued before the function has run
-    rig.sync(0);
-    EXPECT_EQ(rig.num_checks(), 1U);
-    EXPECT_TRUE(rig.wrong().empty());
-    EXPECT_TRUE(rig.device().is_clean()) << rig.device().report();
-  }
-}
-
-TEST(HostFunctions, MayRaceLikeAnythingElse) {
-  for (const Schedule schedule : {Schedule::kEager, Schedule::kLazy, Schedule::kRandom}) {
-    TestRig rig({.schedule = schedule});
-    ok(cudaLaunchHostFunc(
-        rig.stream(0), [](void* data) { static_cast<TestRig*>(data)->fill(0, kNew); }, &rig));
-    rig.load(1, 0, 0);
-    ok(cudaDeviceSynchronize());
-    EXPECT_EQ(rig.device().races().size(), 1U) << rig.device().report();
-  }
-}
-
-TEST(HostFunctions, RaceWithWhatTheHostDoesAfterTheirCall) {
+TEST(Streams, AKernelDoesNotCallTheRuntime) {
   TestRig rig(lazy());
-  rig.fill(0, kOld);  // before: ordered
-  ok(cudaLaunchHostFunc(
-      rig.stream(0),
-      [](void* data) {
-        auto* in_function = static_cast<TestRig*>(data);
-        in_function->device().host_read(in_function->cpu(0), TestRig::kBlockBytes);
-      },
-      &rig));
-  rig.device().host_read(rig.cpu(0), TestRig::kBlockBytes);  // both read
-  rig.fill(0, kNew);
-  rig.sync(0);
-  ASSERT_EQ(rig.device().races().size(), 1U) << rig.device().report();
-  EXPECT_TRUE(rig.device().races()[0].first.is_write);
-}
-
-TEST(HostFunctions, MayNotCallTheRuntime) {
-  TestRig rig;
   cudaError_t code = cudaSuccess;
-  ok(cudaLaunchHostFunc(
-      rig.stream(0), [](void* data) { *static_cast<cudaError_t*>(data) = cudaGetLastError(); },
-      &code));
+  ok(rig.device().launch(rig.stream(0), {}, {}, [&] { code = cudaEventQuery(rig.event(0)); }));
   rig.sync(0);
   EXPECT_EQ(code, cudaErrorNotPermitted);
   ASSERT_EQ(rig.device().misuses().size(), 1U);
-  EXPECT_EQ(rig.device().misuses()[0].kind, Misuse::Kind::kCallInHostFunction);
-}
-
-TEST(HostFunctions, TellTheHostThroughASignal) {
-  for (const bool observes : {true, false}) {
-    TestRig rig({.schedule = Schedule::kEager});
-    struct Flag {
-      Device* device;
-      Signal signal;
-    } flag{&rig.device(), {}};
-    rig.load(0, 0, 0);
-    ok(cudaLaunchHostFunc(
-        rig.stream(0),
-        [](void* data) {
-          auto* raised = static_cast<Flag*>(data);
-          raised->device->raise(raised->signal);
-        },
-        &flag));
-    if (observes) rig.device().observe(flag.signal);
-    rig.fill(0, kNew);
-    EXPECT_EQ(rig.device().races().size(), observes ? 0U : 1U);
-  }
+  EXPECT_EQ(to_text(rig.device().misuses()[0]).substr(0, 64),
+            "misuse: the runtime is called by a kernel, cudaEventQuery (call ");
 }
 
 }  // namespace

@@ -33,7 +33,6 @@ struct Entry {
   std::size_t written_max = 0;     ///< bytes that arrive; less than `size` of a short copy
   std::uint8_t value = 0;          ///< of memset
   bool may_be_read_early = false;  ///< order Any
-  bool is_read_at_call = false;    ///< order DuringApiCall
   bool is_poisoned = false;        ///< the destination has been overwritten
   bool is_orphan = false;          ///< the memory has gone: its steps do nothing
 };
@@ -57,7 +56,7 @@ struct ByteRange {
 struct Work {
   enum class Kind : std::uint8_t {
     kCopy,    ///< entries in chunks
-    kAction,  ///< a kernel or a host function: one step
+    kAction,  ///< a kernel: one step
     kWait,    ///< no step: the stream goes on when `waits_for` is over
   };
   Kind kind = Kind::kCopy;
@@ -77,12 +76,12 @@ struct Work {
   std::vector<std::byte> bounce;
   std::byte* flips = nullptr;  ///< the byte whose lowest bit is flipped at the end
   std::function<void()> action;
-  std::uint32_t num_runs = 1;     ///< of the action
+  bool is_skipped = false;        ///< the action will not run
   bool has_started = false;       ///< kept for a story alone
   std::vector<ByteRange> ranges;  ///< that the action declares; the explorer's footprint
 
   /// The call has the rest.
-  void add_to(StateHash& hash) const { hash.add_all(call, chunks, num_early, bounce, num_runs); }
+  void add_to(StateHash& hash) const { hash.add_all(call, chunks, num_early, bounce, is_skipped); }
 };
 
 /// What a device can do next. `chunk` is meaningless for actions.

@@ -39,7 +39,7 @@ Work& WorkQueue::take() {
   work.num_early = 0;
   work.num_chunks = 0;
   work.flips = nullptr;
-  work.num_runs = 1;
+  work.is_skipped = false;
   work.has_started = false;
   work.ranges.clear();
   return work;
@@ -71,18 +71,7 @@ void WorkQueue::cut(Work& work, std::uint32_t num_chunks, Random* random) {
       work.chunks.begin());
 }
 
-void WorkQueue::read_at_call(Work& work) {
-  for (Chunk& chunk : work.chunks) {
-    const Entry& entry = work.entries[chunk.entry];
-    if (!entry.is_read_at_call) continue;
-    std::memcpy(work.bounce.data() + entry.bounce_offset + chunk.begin, entry.src + chunk.begin,
-                chunk.size);
-    chunk.is_read = true;
-  }
-}
-
 void WorkQueue::enqueue(Work& work) {
-  read_at_call(work);
   Stream& stream = streams_[work.stream];
   work.time = ++stream.enqueued;
   stream.work.push_back(&work);
@@ -116,12 +105,7 @@ bool WorkQueue::settle(Actor stream) {
       if (work.num_early > 0) leave_early(work);
       break;
     }
-    tell(StoryEntry::Kind::kEnded, work);
-    s.completed = work.time;
-    s.work.pop_front();
-    --num_in_flight_;
-    ++counters_.num_completed;
-    unused_.push_back(&work);
+    retire(work);
   }
   return s.completed != before;
 }
@@ -150,20 +134,21 @@ void WorkQueue::tell_started(Work& work) {
   tell(StoryEntry::Kind::kStarted, work);
 }
 
-void WorkQueue::complete(Work& work) {
+void WorkQueue::retire(Work& work) {
   tell(StoryEntry::Kind::kEnded, work);
-  if (work.flips != nullptr) *work.flips ^= std::byte{1};
-  if (error_ != cudaSuccess) ++counters_.num_dropped;
   if (error_ == cudaSuccess) error_ = work.fails_with;
-  const Actor stream = work.stream;
-  Stream& s = streams_[stream];
-  KVFENCE_CHECK(s.work.front() == &work, "work completes in the order of its stream");
-  s.completed = work.time;
-  s.work.pop_front();
+  Stream& stream = streams_[work.stream];
+  KVFENCE_CHECK(stream.work.front() == &work, "work completes in the order of its stream");
+  stream.completed = work.time;
+  stream.work.pop_front();
   --num_in_flight_;
-  ++counters_.num_completed;
   unused_.push_back(&work);
-  settle(stream);
+}
+
+void WorkQueue::complete(Work& work) {
+  if (work.flips != nullptr) *work.flips ^= std::byte{1};
+  retire(work);
+  settle(work.stream);
   if (waiting_ != 0) settle_waiting();
 }
 
@@ -176,7 +161,6 @@ void WorkQueue::poison(Entry& entry) {
   entry.is_poisoned = true;
   if (!poisons_destinations_ || entry.is_orphan) return;
   std::memset(entry.dst, kPoisonByte, entry.size);
-  ++counters_.num_poisoned;
 }
 
 void WorkQueue::read(Work& work, std::size_t index) {
@@ -215,7 +199,6 @@ void WorkQueue::write(Work& work, std::size_t index) {
       }
     }
   }
-  ++counters_.num_writes;
   work.chunks[index] = work.chunks.back();
   work.chunks.pop_back();
   if (work.chunks.empty()) complete(work);
@@ -225,9 +208,8 @@ void WorkQueue::act(Work& work) {
   tell_started(work);
   if (error_ == cudaSuccess) {
     acting_ = &work;
-    for (std::uint32_t run = 0; run < work.num_runs; ++run) work.action();
+    if (!work.is_skipped) work.action();
     acting_ = nullptr;
-    ++counters_.num_actions;
   }
   complete(work);
 }
@@ -278,7 +260,6 @@ void WorkQueue::finish_head(Actor stream) {
       std::memmove(dst, entry.src + chunk.begin, size);
       ++counters_.num_reads;
     }
-    ++counters_.num_writes;
   }
   work.chunks.clear();
   complete(work);
@@ -381,7 +362,7 @@ std::size_t WorkQueue::take_away(const std::byte* begin, const std::byte* end, b
       }
       const bool acts = std::any_of(work->ranges.begin(), work->ranges.end(),
                                     [&](const ByteRange& r) { return overlap(r, range); });
-      if (acts) work->num_runs = 0;
+      if (acts) work->is_skipped = true;
       if (acts || (touches && is_unmapped)) {
         work->fails_with = cudaErrorIllegalAddress;
         work->flips = nullptr;

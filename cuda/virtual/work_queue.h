@@ -24,14 +24,9 @@ class WorkQueue {
  public:
   struct Counters {
     std::uint64_t num_enqueued = 0;
-    std::uint64_t num_completed = 0;
     std::uint64_t num_reads = 0;
-    std::uint64_t num_early_reads = 0;  ///< before the work's turn
-    std::uint64_t num_writes = 0;
-    std::uint64_t num_actions = 0;
-    std::uint64_t num_poisoned = 0;
+    std::uint64_t num_early_reads = 0;    ///< before the work's turn
     std::uint64_t num_waits_blocked = 0;  ///< waits whose event was not over when their turn came
-    std::uint64_t num_dropped = 0;        ///< work that an error before it kept from running
   };
 
   explicit WorkQueue(bool poisons_destinations) : poisons_destinations_(poisons_destinations) {}
@@ -47,11 +42,9 @@ class WorkQueue {
   Time enqueued(Actor stream) const { return streams_[stream].enqueued; }
   Time completed(Actor stream) const { return streams_[stream].completed; }
 
-  /// Work to be filled in; enqueue() or give_back() it.
+  /// Work to be filled in and enqueued.
   Work& take();
-  void give_back(Work& work) { unused_.push_back(&work); }
-  /// Appends to work.stream; what is read at the call is read now. Work without chunks completes
-  /// when its turn comes.
+  /// Appends to work.stream. Work without chunks completes when its turn comes.
   void enqueue(Work& work);
   /// Cuts the entries into chunks: all in `num_chunks` equal parts, or, where `random` is given, at
   /// random bytes into 1 to num_chunks.
@@ -64,7 +57,6 @@ class WorkQueue {
   std::uint64_t new_hold() { return ++last_hold_; }
   void release_holds();
 
-  bool is_idle() const { return ready_ == 0 && early_.empty() && num_in_flight_ == 0; }
   bool can_step() const { return ready_ != 0 || !early_.empty(); }
   /// Streams whose next work can run, one bit each.
   std::uint32_t ready() const { return ready_; }
@@ -117,8 +109,9 @@ class WorkQueue {
 
   /// Passes waits that are over, and marks the stream ready if there is work to do.
   bool settle(Actor stream);
-  static void read_at_call(Work& work);
   void settle_waiting();
+  /// The next work of its stream is over.
+  void retire(Work& work);
   void complete(Work& work);
   void read(Work& work, std::size_t chunk);
   void write(Work& work, std::size_t chunk);

@@ -15,11 +15,8 @@ enum cudaError {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
-  cudaErrorInitializationError = 3,
   cudaErrorInvalidPitchValue = 12,
   cudaErrorInvalidMemcpyDirection = 21,
-  cudaErrorInsufficientDriver = 35,
-  cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorECCUncorrectable = 214,
   cudaErrorInvalidResourceHandle = 400,
@@ -30,7 +27,6 @@ enum cudaError {
   cudaErrorHostMemoryNotRegistered = 713,
   cudaErrorLaunchFailure = 719,
   cudaErrorNotPermitted = 800,
-  cudaErrorNotSupported = 801,
   cudaErrorUnknown = 999,
 };
 using cudaError_t = cudaError;
@@ -54,15 +50,9 @@ struct cudaMemLocation {
   int id;
 };
 
-enum cudaMemcpyFlags {
-  cudaMemcpyFlagDefault = 0,
-  cudaMemcpyFlagPreferOverlapWithCompute = 1,
-};
-
 enum cudaMemcpySrcAccessOrder {
   cudaMemcpySrcAccessOrderInvalid = 0,
   cudaMemcpySrcAccessOrderStream = 1,
-  cudaMemcpySrcAccessOrderDuringApiCall = 2,
   cudaMemcpySrcAccessOrderAny = 3,
 };
 
@@ -78,8 +68,6 @@ enum cudaDeviceAttr {
   cudaDevAttrCanMapHostMemory = 19,
   cudaDevAttrAsyncEngineCount = 40,
   cudaDevAttrUnifiedAddressing = 41,
-  cudaDevAttrComputeCapabilityMajor = 75,
-  cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrPageableMemoryAccess = 88,
   cudaDevAttrCanUseHostPointerForRegisteredMem = 91,
   cudaDevAttrHostRegisterSupported = 99,
@@ -90,7 +78,6 @@ struct CUstream_st;
 struct CUevent_st;
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
-using cudaHostFn_t = void (*)(void* userData);
 
 inline constexpr unsigned int cudaHostAllocDefault = 0;
 inline constexpr unsigned int cudaHostAllocPortable = 1;
@@ -99,7 +86,6 @@ inline constexpr unsigned int cudaHostAllocWriteCombined = 4;
 inline constexpr unsigned int cudaHostRegisterDefault = 0;
 inline constexpr unsigned int cudaHostRegisterPortable = 1;
 inline constexpr unsigned int cudaHostRegisterMapped = 2;
-inline constexpr unsigned int cudaStreamDefault = 0;
 inline constexpr unsigned int cudaStreamNonBlocking = 1;
 inline constexpr unsigned int cudaEventDefault = 0;
 inline constexpr unsigned int cudaEventBlockingSync = 1;
@@ -111,7 +97,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int device);
 cudaError_t cudaRuntimeGetVersion(int* runtimeVersion);
 cudaError_t cudaDriverGetVersion(int* driverVersion);
 cudaError_t cudaDeviceSynchronize();
-cudaError_t cudaGetLastError();
 const char* cudaGetErrorName(cudaError_t error);
 
 cudaError_t cudaMalloc(void** devPtr, std::size_t size);
@@ -145,7 +130,6 @@ cudaError_t cudaMemcpy2DAsync(void* dst, std::size_t dpitch, const void* src, st
                               cudaStream_t stream = nullptr);
 cudaError_t cudaMemsetAsync(void* devPtr, int value, std::size_t count,
                             cudaStream_t stream = nullptr);
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userData);
 
 }  // extern "C"
 
