@@ -43,11 +43,12 @@ struct Bench {
     return code;
   }
 
-  cudaError_t time(CopyPath& path, std::span<const CopyDescriptor> copies, double& microseconds) {
+  cudaError_t time(CopyPathKind path, std::span<const CopyDescriptor> copies,
+                   double& microseconds) {
     std::vector<PinnedMemory> held;
     float milliseconds = 0;
     cudaError_t code = cudaEventRecord(start, stream);
-    if (code == cudaSuccess) code = path.enqueue(copies, stream, pool, held);
+    if (code == cudaSuccess) code = enqueue_copies(path, {}, copies, stream, pool, held);
     if (code == cudaSuccess) code = cudaEventRecord(end, stream);
     // Also after an error: `held` goes at the end of this scope.
     const cudaError_t over = cudaStreamSynchronize(stream);
@@ -78,27 +79,21 @@ std::size_t bytes_of(const CopyCost& cost) { return (2 * cost.copy_bytes + 16) *
 CopyPathKind CopyCalibration::choose(Direction direction, std::size_t copy_bytes,
                                      std::size_t num_copies,
                                      const std::array<bool, kNumCopyPaths>& usable) const {
-  const CopyCost* nearest = nullptr;
-  double least = std::numeric_limits<double>::infinity();
-  for (const CopyCost& cost : costs_) {
-    if (cost.direction != direction) continue;
-    const double away =
-        distance(cost.copy_bytes, copy_bytes) + distance(cost.num_copies, num_copies);
-    if (away < least) {
-      least = away;
-      nearest = &cost;
-    }
-  }
-  std::size_t chosen = kNumCopyPaths;
-  for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
-    if (!usable[path] || nearest == nullptr || nearest->microseconds[path] == 0) continue;
-    if (chosen == kNumCopyPaths || nearest->microseconds[path] < nearest->microseconds[chosen]) {
-      chosen = path;
-    }
-  }
-  if (chosen == kNumCopyPaths) {
-    chosen =
-        static_cast<std::size_t>(std::find(usable.begin(), usable.end(), true) - usable.begin());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto away = [&](const CopyCost& cost) {
+    if (cost.direction != direction) return kInfinity;
+    return distance(cost.copy_bytes, copy_bytes) + distance(cost.num_copies, num_copies);
+  };
+  const auto nearest = std::ranges::min_element(costs_, {}, away);
+  const bool has_row = nearest != costs_.end() && nearest->direction == direction;
+  // Usable ones first, of these what was measured.
+  const auto rank = [&](std::size_t path) {
+    const bool is_measured = has_row && nearest->microseconds[path] != 0;
+    return std::pair(!usable[path], is_measured ? nearest->microseconds[path] : kInfinity);
+  };
+  std::size_t chosen = 0;
+  for (std::size_t path = 1; path < kNumCopyPaths; ++path) {
+    if (rank(path) < rank(chosen)) chosen = path;
   }
   return static_cast<CopyPathKind>(chosen);
 }
@@ -144,17 +139,17 @@ cudaError_t measure_copy_costs(const CalibrationOptions& options, CopyCalibratio
   cudaError_t code = bench.open(bytes);
   const auto gpu = reinterpret_cast<std::uintptr_t>(bench.gpu);
   for (std::size_t path = 0; path < kNumCopyPaths && code == cudaSuccess; ++path) {
-    const auto copy_path = make_copy_path(static_cast<CopyPathKind>(path));
+    const auto kind = static_cast<CopyPathKind>(path);
     for (CopyCost& cost : costs) {
       const bool is_store = cost.direction == Direction::kStore;
       const std::uintptr_t cpu = bench.cpu.device_address();
       const auto copies = scattered(is_store ? cpu : gpu, is_store ? gpu : cpu, cost);
-      if (!copy_path->can_copy(copies)) continue;
+      if (!can_copy(kind, copies)) continue;
       double least = std::numeric_limits<double>::infinity();
       for (std::size_t repeat = 0; repeat < std::max<std::size_t>(options.num_repeats, 1);
            ++repeat) {
         double microseconds = 0;
-        code = bench.time(*copy_path, copies, microseconds);
+        code = bench.time(kind, copies, microseconds);
         if (code != cudaSuccess) return code;
         least = std::min(least, microseconds);
       }

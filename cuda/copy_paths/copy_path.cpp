@@ -1,19 +1,30 @@
 #include "cuda/copy_paths/copy_path.h"
 
+#include "cuda/copy_paths/copy_kernel.h"
+
 namespace kvfence::cuda {
 
-std::unique_ptr<CopyPath> make_copy_path(CopyPathKind kind, const CopyPathOptions& options) {
+bool can_copy(CopyPathKind kind, std::span<const CopyDescriptor> copies) {
+  if (kind != CopyPathKind::kKernel) return true;
+  std::uintptr_t bits = 0;
+  for (const CopyDescriptor& copy : copies) bits |= copy.dst | copy.src | copy.size;
+  return bits % kCopyKernelWordBytes == 0;
+}
+
+cudaError_t enqueue_copies(CopyPathKind kind, const CopyPathOptions& options,
+                           std::span<const CopyDescriptor> copies, cudaStream_t stream,
+                           PinnedPool& pool, std::vector<PinnedMemory>& held) {
   switch (kind) {
     case CopyPathKind::kBatched:
-      return make_batched_copy_path(options);
+      return enqueue_batched(options, copies, stream);
     case CopyPathKind::kLooped:
-      return make_looped_copy_path();
+      return enqueue_looped(copies, stream);
     case CopyPathKind::kStrided:
-      return make_strided_copy_path();
+      return enqueue_strided(copies, stream);
     case CopyPathKind::kKernel:
-      return make_kernel_copy_path();
+      return enqueue_by_kernel(copies, stream, pool, held);
   }
-  return nullptr;
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace kvfence::cuda

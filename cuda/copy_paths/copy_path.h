@@ -6,7 +6,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -29,26 +28,23 @@ struct CopyPathOptions {
   cudaMemcpySrcAccessOrder source_order = cudaMemcpySrcAccessOrderStream;
 };
 
-class CopyPath {
- public:
-  virtual ~CopyPath() = default;
-  virtual CopyPathKind kind() const = 0;
-  /// Whether alignment lets this path take them. Cost: O(copies).
-  virtual bool can_copy(std::span<const CopyDescriptor> /*copies*/) const { return true; }
-  /// Enqueues all copies in the stream, never the NULL one; the copies have no order among
-  /// themselves. `held` gets the host memory that has to stay as it is until they are over.
-  /// Errors: the first code that is not cudaSuccess; part of the copies may have been enqueued, so
-  /// every destination is undefined, and none is at rest before the stream has come to this point.
-  virtual cudaError_t enqueue(std::span<const CopyDescriptor> copies, cudaStream_t stream,
-                              PinnedPool& pool, std::vector<PinnedMemory>& held) = 0;
-};
+/// Whether alignment lets this path take them. Cost: O(copies).
+bool can_copy(CopyPathKind kind, std::span<const CopyDescriptor> copies);
 
-std::unique_ptr<CopyPath> make_copy_path(CopyPathKind kind, const CopyPathOptions& options = {});
+/// Enqueues all copies in the stream, never the NULL one; the copies have no order among
+/// themselves. `held` gets the host memory, of `pool`, that has to stay as it is until they are
+/// over. Errors: the first code that is not cudaSuccess; part of the copies may have been enqueued,
+/// so every destination is undefined, and none is at rest before the stream has come to this point.
+cudaError_t enqueue_copies(CopyPathKind kind, const CopyPathOptions& options,
+                           std::span<const CopyDescriptor> copies, cudaStream_t stream,
+                           PinnedPool& pool, std::vector<PinnedMemory>& held);
 
-// One file each.
-std::unique_ptr<CopyPath> make_batched_copy_path(const CopyPathOptions& options);
-std::unique_ptr<CopyPath> make_looped_copy_path();
-std::unique_ptr<CopyPath> make_strided_copy_path();
-std::unique_ptr<CopyPath> make_kernel_copy_path();
+// One file each, called by enqueue_copies.
+cudaError_t enqueue_batched(const CopyPathOptions& options, std::span<const CopyDescriptor> copies,
+                            cudaStream_t stream);
+cudaError_t enqueue_looped(std::span<const CopyDescriptor> copies, cudaStream_t stream);
+cudaError_t enqueue_strided(std::span<const CopyDescriptor> copies, cudaStream_t stream);
+cudaError_t enqueue_by_kernel(std::span<const CopyDescriptor> copies, cudaStream_t stream,
+                              PinnedPool& pool, std::vector<PinnedMemory>& held);
 
 }  // namespace kvfence::cuda

@@ -13,7 +13,7 @@
 #include "contract/worker/content_report.h"
 #include "cuda/copy_paths/copy_kernel.h"
 #include "cuda/copy_paths/device_under_test.h"
-#include "cuda/figures/host_access.h"
+#include "cuda/copy_paths/host_access.h"
 #include "cuda/worker/worker_test_rig.h"
 
 namespace kvfence::cuda {
@@ -105,7 +105,7 @@ std::vector<Pieces> pieces_of_layouts() {
     }
     const PlannedTransfer planned =
         plan_transfer(found.layout, cpu, Direction::kStore, spec, kFactor);
-    EXPECT_EQ(planned.refusal, "") << named.name;
+    EXPECT_EQ(planned.refusal, ErrorCode::kNone) << named.name;
     Pieces pieces{"layout " + named.name};
     for (const CopyDescriptor& copy : planned.plan.copies) {
       pieces.of_store.push_back({copy.dst - kCpu, copy.src - kGpu, copy.size});
@@ -139,7 +139,8 @@ class Memories {
   std::uintptr_t cpu() const { return cpu_.device_address(); }
 
   /// Which of the memories has a byte that it should not have; empty where none does.
-  std::string copy(CopyPath& path, Direction direction, const Pieces& pieces) {
+  std::string copy(CopyPathKind path, const CopyPathOptions& options, Direction direction,
+                   const Pieces& pieces) {
     std::vector<std::byte> gpu_expected = gpu_image_;
     std::vector<std::byte> cpu_expected = cpu_image_;
     for (const CopyDescriptor& piece : pieces.of_store) {
@@ -153,7 +154,7 @@ class Memories {
     ok(cudaMemcpyAsync(gpu_, staging_.host_address(), kSize, cudaMemcpyHostToDevice, stream_));
     std::vector<CopyDescriptor> copies = pieces.at(direction, gpu(), cpu());
     std::vector<PinnedMemory> held;
-    const cudaError_t code = path.enqueue(copies, stream_, pool_, held);
+    const cudaError_t code = enqueue_copies(path, options, copies, stream_, pool_, held);
     // The call has taken the descriptors.
     std::fill(copies.begin(), copies.end(), CopyDescriptor{});
     ok(cudaMemcpyAsync(staging_.host_address(), gpu_, kSize, cudaMemcpyDeviceToHost, stream_));
@@ -190,13 +191,13 @@ std::size_t copy_all(const std::vector<Pieces>& all, std::size_t run, std::size_
   {
     Memories memories;
     for (std::size_t kind = 0; kind < kNumCopyPaths; ++kind) {
-      const auto path = make_copy_path(static_cast<CopyPathKind>(kind), {.batch_entries_max = cap});
+      const auto path = static_cast<CopyPathKind>(kind);
       for (const Direction direction : {Direction::kStore, Direction::kLoad}) {
         for (const Pieces& pieces : all) {
-          if (!path->can_copy(pieces.at(direction, memories.gpu(), memories.cpu()))) continue;
+          if (!can_copy(path, pieces.at(direction, memories.gpu(), memories.cpu()))) continue;
           ++num_copied;
-          EXPECT_EQ(memories.copy(*path, direction, pieces), "")
-              << to_text(path->kind()) << " " << to_text(direction) << " " << pieces.name << ", "
+          EXPECT_EQ(memories.copy(path, {.batch_entries_max = cap}, direction, pieces), "")
+              << to_text(path) << " " << to_text(direction) << " " << pieces.name << ", "
               << device.name();
         }
       }

@@ -24,7 +24,6 @@ class EventPool {
   void give(cudaEvent_t event);
   /// Destroys the events that nobody has.
   void give_back_unused();
-  std::size_t num_unused() const { return unused_.size(); }
   std::size_t num_used() const { return num_used_; }
 
  private:

@@ -5,39 +5,23 @@
 
 #include "cuda/copy_paths/copy_kernel.h"
 #include "cuda/copy_paths/copy_path.h"
-#include "cuda/figures/host_access.h"
+#include "cuda/copy_paths/host_access.h"
 
 namespace kvfence::cuda {
-namespace {
 
-class KernelCopyPath : public CopyPath {
- public:
-  CopyPathKind kind() const override { return CopyPathKind::kKernel; }
-
-  bool can_copy(std::span<const CopyDescriptor> copies) const override {
-    std::uintptr_t bits = 0;
-    for (const CopyDescriptor& copy : copies) bits |= copy.dst | copy.src | copy.size;
-    return bits % kCopyKernelWordBytes == 0;
-  }
-
-  cudaError_t enqueue(std::span<const CopyDescriptor> copies, cudaStream_t stream, PinnedPool& pool,
-                      std::vector<PinnedMemory>& held) override {
-    if (copies.empty()) return cudaSuccess;
-    if (!can_copy(copies)) return cudaErrorInvalidValue;
-    // The kernel reads its descriptors when it runs: they are the transfer's until it is over.
-    PinnedMemory memory;
-    const cudaError_t code = pool.take(copies.size_bytes(), memory);
-    if (code != cudaSuccess) return code;
-    kvfence_host_write(memory.host_address(), copies.size_bytes());
-    std::memcpy(memory.host_address(), copies.data(), copies.size_bytes());
-    const auto* descriptors = reinterpret_cast<const CopyDescriptor*>(memory.device_address());
-    held.push_back(std::move(memory));
-    return kvfence_launch_copy_kernel(descriptors, copies.data(), copies.size(), stream);
-  }
-};
-
-}  // namespace
-
-std::unique_ptr<CopyPath> make_kernel_copy_path() { return std::make_unique<KernelCopyPath>(); }
+cudaError_t enqueue_by_kernel(std::span<const CopyDescriptor> copies, cudaStream_t stream,
+                              PinnedPool& pool, std::vector<PinnedMemory>& held) {
+  if (copies.empty()) return cudaSuccess;
+  if (!can_copy(CopyPathKind::kKernel, copies)) return cudaErrorInvalidValue;
+  // The kernel reads its descriptors when it runs: they are the transfer's until it is over.
+  PinnedMemory memory;
+  const cudaError_t code = pool.take(copies.size_bytes(), memory);
+  if (code != cudaSuccess) return code;
+  kvfence_host_write(memory.host_address(), copies.size_bytes());
+  std::memcpy(memory.host_address(), copies.data(), copies.size_bytes());
+  const auto* descriptors = reinterpret_cast<const CopyDescriptor*>(memory.device_address());
+  held.push_back(std::move(memory));
+  return kvfence_launch_copy_kernel(descriptors, copies.data(), copies.size(), stream);
+}
 
 }  // namespace kvfence::cuda

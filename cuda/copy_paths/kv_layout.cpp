@@ -1,6 +1,7 @@
 #include "cuda/copy_paths/kv_layout.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace kvfence::cuda {
 namespace {
@@ -30,31 +31,17 @@ std::vector<std::size_t> all_dims_but(const StridedTensor& tensor, std::size_t a
   return dims;
 }
 
-/// Sets the block dimension, or says why there is none.
-std::string find_block_dim(const LayerTensors& layer, const StridedTensor& tensor,
-                           std::size_t num_blocks, std::size_t& block_dim) {
+std::string check_shape(const StridedTensor& tensor, std::size_t block_dim,
+                        std::size_t num_blocks) {
   if (tensor.shape.empty() || tensor.shape.size() != tensor.strides.size() ||
       std::count(tensor.shape.begin(), tensor.shape.end(), 0U) > 0) {
     return "expected a shape without zeros, and as many strides";
   }
-  if (layer.block_dim) {
-    block_dim = *layer.block_dim;
-    if (block_dim >= tensor.shape.size()) return "no dimension " + std::to_string(block_dim);
-    if (tensor.shape[block_dim] == num_blocks) return {};
-    return "dimension " + std::to_string(block_dim) + " has " +
-           std::to_string(tensor.shape[block_dim]) + " elements, expected one for each of " +
-           std::to_string(num_blocks) + " blocks";
-  }
-  const auto found = std::find(tensor.shape.begin(), tensor.shape.end(), num_blocks);
-  if (found == tensor.shape.end()) {
-    return "no dimension of " + std::to_string(num_blocks) + " blocks";
-  }
-  if (std::count(tensor.shape.begin(), tensor.shape.end(), num_blocks) > 1) {
-    return "more than one dimension of " + std::to_string(num_blocks) +
-           " elements: expected to be told which one is of blocks";
-  }
-  block_dim = static_cast<std::size_t>(found - tensor.shape.begin());
-  return {};
+  if (block_dim >= tensor.shape.size()) return "no dimension " + std::to_string(block_dim);
+  if (tensor.shape[block_dim] == num_blocks) return {};
+  return "dimension " + std::to_string(block_dim) + " has " +
+         std::to_string(tensor.shape[block_dim]) + " elements, expected one for each of " +
+         std::to_string(num_blocks) + " blocks";
 }
 
 std::string check_page(std::size_t used, std::size_t unpadded, std::size_t page,
@@ -81,8 +68,8 @@ std::string find_attention_pages(const LayerTensors& layer, std::size_t num_bloc
                                  LayerPages& found) {
   if (layer.tensors.size() != 1) return "expected one tensor";
   const StridedTensor& tensor = layer.tensors.front();
-  std::size_t block_dim = 0;
-  const std::string refusal = find_block_dim(layer, tensor, num_blocks, block_dim);
+  const std::size_t block_dim = layer.block_dim;
+  const std::string refusal = check_shape(tensor, block_dim, num_blocks);
   if (!refusal.empty()) return refusal;
   if (!span_of(tensor, all_dims_but(tensor, tensor.shape.size(), tensor.shape.size()))) {
     return "pages overlap: elements share bytes";
@@ -123,10 +110,8 @@ std::string find_mamba_pages(const LayerTensors& layer, std::size_t num_blocks, 
   if (layer.tensors.empty()) return "expected a state tensor";
   const std::uintptr_t address = layer.tensors.front().address;
   for (const StridedTensor& state : layer.tensors) {
-    if (state.shape.empty() || state.shape.size() != state.strides.size() ||
-        state.shape[0] != num_blocks) {
-      return "a state without a first dimension of " + std::to_string(num_blocks) + " blocks";
-    }
+    std::string refusal = check_shape(state, 0, num_blocks);
+    if (!refusal.empty()) return "a state: " + refusal;
     if (num_blocks > 1 && state.strides[0] * state.element_bytes != layer.page_bytes) {
       return "a state with a block every " + in_bytes(state.strides[0] * state.element_bytes) +
              ", expected the page's " + in_bytes(layer.page_bytes);
@@ -134,9 +119,8 @@ std::string find_mamba_pages(const LayerTensors& layer, std::size_t num_blocks, 
     const auto used = span_of(state, all_dims_but(state, 0, 0));
     if (!used) return "pages overlap: elements of a state share bytes";
     if (state.address < address) return "a state lies before the first one's page";
-    const std::string refusal =
-        check_page(state.address - address + *used, layer.unpadded_page_bytes, layer.page_bytes,
-                   layer.page_bytes);
+    refusal = check_page(state.address - address + *used, layer.unpadded_page_bytes,
+                         layer.page_bytes, layer.page_bytes);
     if (!refusal.empty()) return refusal;
   }
   found.pages.push_back({address, num_blocks, layer.page_bytes, layer.page_bytes});

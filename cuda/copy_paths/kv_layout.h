@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,8 +35,7 @@ struct LayerTensors {
   std::vector<StridedTensor> tensors = {};
   std::size_t page_bytes = 0;           ///< a block's, K and V and (cross) all layers together
   std::size_t unpadded_page_bytes = 0;  ///< what of it holds contents
-  /// The logical dimension of blocks; without it, the only one of num_blocks elements.
-  std::optional<std::size_t> block_dim = {};
+  std::size_t block_dim = 0;            ///< the logical dimension of blocks; of Mamba states 0
 };
 
 /// Rows of pages: block b is [address + b * block_stride, + page_bytes).
@@ -65,7 +63,7 @@ struct DiscoveredLayout {
 };
 
 /// K and V first becomes two tensors of half a page. Layers that share memory become one tensor.
-/// Refuses what has no block dimension, and pages that overlap.
+/// Refuses a block dimension that is none, and pages that overlap.
 /// Cost: O(tensors^2 + dimensions log dimensions).
 /// Source: off/worker.py register_kv_caches and register_cross_layers_kv_cache, v0.19.0.
 DiscoveredLayout discover_layout(std::span<const LayerTensors> layers, std::size_t num_blocks,

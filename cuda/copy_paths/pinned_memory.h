@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -15,36 +16,35 @@ namespace kvfence::cuda {
 /// Owns an allocation, or the registration of another's memory.
 class PinnedMemory {
  public:
-  PinnedMemory() = default;
-  ~PinnedMemory() { static_cast<void>(release()); }
-  PinnedMemory(PinnedMemory&& other) noexcept;
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  // Errors: the code of the call that failed; `memory` stays as it was.
 
-  /// Errors: the code of the call that failed; `memory` stays empty.
   static cudaError_t allocate(std::size_t size, PinnedMemory& memory);
   /// Pins memory that stays its owner's, for as long as this lives.
   static cudaError_t pin(void* address, std::size_t size, PinnedMemory& memory);
 
   /// Gives it back. Requires that nothing enqueued touches it.
-  cudaError_t release();
+  void release() { memory_.reset(); }
   /// Never gives it back: the device may still touch it.
-  void abandon();
+  void abandon() { static_cast<void>(memory_.release()); }
 
-  std::byte* host_address() const { return host_address_; }
+  std::byte* host_address() const { return memory_.get(); }
   /// What copies and kernels are given: may differ from the host's.
   std::uintptr_t device_address() const { return device_address_; }
   std::size_t size() const { return size_; }
 
  private:
-  /// Sets the device's address, or gives the memory back.
-  cudaError_t translate();
+  struct GiveBack {
+    bool is_registered;
+    void operator()(std::byte* address) const {
+      static_cast<void>(is_registered ? cudaHostUnregister(address) : cudaFreeHost(address));
+    }
+  };
+  /// Gives it back where the device's address cannot be had.
+  static cudaError_t own(void* address, std::size_t size, bool is_registered, PinnedMemory& memory);
 
-  std::byte* host_address_ = nullptr;
+  std::unique_ptr<std::byte, GiveBack> memory_ = {nullptr, {.is_registered = false}};
   std::uintptr_t device_address_ = 0;
   std::size_t size_ = 0;
-  bool is_registered_ = false;
 };
 
 /// Buffers that are used again. Cost: a call of the runtime only where none is large enough.

@@ -29,34 +29,25 @@ std::size_t rows_of(std::span<const CopyDescriptor> copies) {
   return rows;
 }
 
-class StridedCopyPath : public CopyPath {
- public:
-  CopyPathKind kind() const override { return CopyPathKind::kStrided; }
-
-  cudaError_t enqueue(std::span<const CopyDescriptor> copies, cudaStream_t stream, PinnedPool&,
-                      std::vector<PinnedMemory>&) override {
-    while (!copies.empty()) {
-      const std::size_t rows = rows_of(copies);
-      const cudaError_t code = enqueue_rows(copies.first(rows), stream);
-      if (code != cudaSuccess) return code;
-      copies = copies.subspan(rows);
-    }
-    return cudaSuccess;
-  }
-
- private:
-  static cudaError_t enqueue_rows(std::span<const CopyDescriptor> rows, cudaStream_t stream) {
-    const CopyDescriptor& first = rows[0];
-    auto* dst = reinterpret_cast<void*>(first.dst);
-    const auto* src = reinterpret_cast<const void*>(first.src);
-    if (rows.size() == 1) return cudaMemcpyAsync(dst, src, first.size, cudaMemcpyDefault, stream);
-    return cudaMemcpy2DAsync(dst, rows[1].dst - first.dst, src, rows[1].src - first.src, first.size,
-                             rows.size(), cudaMemcpyDefault, stream);
-  }
-};
+cudaError_t enqueue_rows(std::span<const CopyDescriptor> rows, cudaStream_t stream) {
+  const CopyDescriptor& first = rows[0];
+  auto* dst = reinterpret_cast<void*>(first.dst);
+  const auto* src = reinterpret_cast<const void*>(first.src);
+  if (rows.size() == 1) return cudaMemcpyAsync(dst, src, first.size, cudaMemcpyDefault, stream);
+  return cudaMemcpy2DAsync(dst, rows[1].dst - first.dst, src, rows[1].src - first.src, first.size,
+                           rows.size(), cudaMemcpyDefault, stream);
+}
 
 }  // namespace
 
-std::unique_ptr<CopyPath> make_strided_copy_path() { return std::make_unique<StridedCopyPath>(); }
+cudaError_t enqueue_strided(std::span<const CopyDescriptor> copies, cudaStream_t stream) {
+  while (!copies.empty()) {
+    const std::size_t rows = rows_of(copies);
+    const cudaError_t code = enqueue_rows(copies.first(rows), stream);
+    if (code != cudaSuccess) return code;
+    copies = copies.subspan(rows);
+  }
+  return cudaSuccess;
+}
 
 }  // namespace kvfence::cuda

@@ -24,21 +24,10 @@ std::size_t num_rows(std::size_t num_pages, std::size_t factor) {
   return (num_pages + factor - 1) / factor;
 }
 
-std::string check_blocks(std::span<const std::uint32_t> blocks, const KVLayout& layout,
-                         const char* name) {
+bool are_known(std::span<const std::uint32_t> blocks, const KVLayout& layout) {
   const std::size_t num_blocks = layout.tensors.empty() ? 0 : layout.tensors.front().num_blocks;
-  for (const std::uint32_t block : blocks) {
-    if (block >= num_blocks) {
-      return std::string(name) + " block " + std::to_string(block) + " of " +
-             std::to_string(num_blocks);
-    }
-  }
-  return {};
-}
-
-std::string wrong_count(const char* what, std::size_t found, std::size_t expected) {
-  return std::string(what) + ": " + std::to_string(found) + ", expected " +
-         std::to_string(expected);
+  return std::all_of(blocks.begin(), blocks.end(),
+                     [num_blocks](std::uint32_t block) { return block < num_blocks; });
 }
 
 void add_group(const Side& src, const Side& dst, const KVLayout& gpu, std::size_t group,
@@ -52,14 +41,12 @@ void add_group(const Side& src, const Side& dst, const KVLayout& gpu, std::size_
   }
 }
 
-std::string expand(const Side& src, const Side& dst, const KVLayout& gpu, const TransferSpec& spec,
-                   std::vector<CopyDescriptor>& copies) {
+/// Whether the counts fit.
+bool expand(const Side& src, const Side& dst, const KVLayout& gpu, const TransferSpec& spec,
+            std::vector<CopyDescriptor>& copies) {
   const std::size_t num_groups = gpu.groups.size();
-  if (spec.group_sizes.size() != num_groups) {
-    return wrong_count("group sizes", spec.group_sizes.size(), num_groups);
-  }
-  if (spec.block_indices.size() != num_groups) {
-    return wrong_count("block indices", spec.block_indices.size(), num_groups);
+  if (spec.group_sizes.size() != num_groups || spec.block_indices.size() != num_groups) {
+    return false;
   }
   std::size_t src_begin = 0;
   std::size_t dst_begin = 0;
@@ -79,13 +66,7 @@ std::string expand(const Side& src, const Side& dst, const KVLayout& gpu, const 
     if (src_begin > src.blocks.size() || dst_begin > dst.blocks.size()) break;
     add_group(group_src, group_dst, gpu, group, num_pages, copies);
   }
-  if (src_begin != src.blocks.size()) {
-    return wrong_count("source blocks", src.blocks.size(), src_begin);
-  }
-  if (dst_begin != dst.blocks.size()) {
-    return wrong_count("destination blocks", dst.blocks.size(), dst_begin);
-  }
-  return {};
+  return src_begin == src.blocks.size() && dst_begin == dst.blocks.size();
 }
 
 std::vector<ByteInterval> sources_of(std::span<const CopyDescriptor> copies) {
@@ -156,14 +137,12 @@ std::vector<CopyDescriptor> merge_copies(std::vector<CopyDescriptor> copies) {
   return copies;
 }
 
-std::string find_overlap(const TransferPlan& plan) {
+bool overlaps(const TransferPlan& plan) {
   const std::vector<ByteInterval> destinations = destinations_of(plan.copies);
   for (std::size_t index = 1; index < destinations.size(); ++index) {
-    if (destinations[index].begin < destinations[index - 1].end) {
-      return "two copies have destinations that overlap";
-    }
+    if (destinations[index].begin < destinations[index - 1].end) return true;
   }
-  return share_bytes(destinations, plan.sources) ? "a destination overlaps a source" : "";
+  return share_bytes(destinations, plan.sources);
 }
 
 bool conflict(const TransferPlan& a, const TransferPlan& b) {
@@ -175,18 +154,16 @@ bool conflict(const TransferPlan& a, const TransferPlan& b) {
 
 PlannedTransfer plan_transfer(const KVLayout& gpu, const KVLayout& cpu, Direction direction,
                               const TransferSpec& spec, std::size_t block_size_factor) {
-  const auto refuse = [](ErrorCode code, std::string reason) {
-    return PlannedTransfer{.plan = {}, .refusal = std::move(reason), .code = code};
-  };
-  std::string refusal = check_blocks(spec.gpu_blocks, gpu, "GPU");
-  if (refusal.empty()) refusal = check_blocks(spec.cpu_blocks, cpu, "CPU");
-  if (!refusal.empty()) return refuse(ErrorCode::kUnknownBlock, std::move(refusal));
+  if (!are_known(spec.gpu_blocks, gpu) || !are_known(spec.cpu_blocks, cpu)) {
+    return {.plan = {}, .refusal = ErrorCode::kUnknownBlock};
+  }
   const Side on_gpu{.layout = &gpu, .blocks = spec.gpu_blocks};
   const Side on_cpu{.layout = &cpu, .blocks = spec.cpu_blocks, .factor = block_size_factor};
   const bool is_store = direction == Direction::kStore;
   std::vector<CopyDescriptor> copies;
-  refusal = expand(is_store ? on_gpu : on_cpu, is_store ? on_cpu : on_gpu, gpu, spec, copies);
-  if (!refusal.empty()) return refuse(ErrorCode::kCountsDiffer, std::move(refusal));
+  if (!expand(is_store ? on_gpu : on_cpu, is_store ? on_cpu : on_gpu, gpu, spec, copies)) {
+    return {.plan = {}, .refusal = ErrorCode::kCountsDiffer};
+  }
   PlannedTransfer planned;
   TransferPlan& plan = planned.plan;
   plan.num_pages = copies.size();

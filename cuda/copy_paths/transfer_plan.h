@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "contract/core/status.h"
@@ -41,13 +40,12 @@ struct TransferPlan {
 
 struct PlannedTransfer {
   TransferPlan plan = {};
-  std::string refusal = {};  ///< why there is none; empty where there is one
-  ErrorCode code = ErrorCode::kNone;
+  ErrorCode refusal = ErrorCode::kNone;  ///< why there is none
 };
 
 /// `gpu` and `cpu` have the same tensors; a row of the host's has `block_size_factor` pages. A
-/// group's first block stands at its place in the request modulo that factor.
-/// Refuses counts that do not fit, and unknown blocks. Cost: O(pages log pages).
+/// group's first block stands at its place in the request modulo that factor. Refuses unknown
+/// blocks (kUnknownBlock), and counts that do not fit (kCountsDiffer). Cost: O(pages log pages).
 /// Source: kvo/cpu/gpu_worker.py (v0.23.0).
 PlannedTransfer plan_transfer(const KVLayout& gpu, const KVLayout& cpu, Direction direction,
                               const TransferSpec& spec, std::size_t block_size_factor);
@@ -55,9 +53,9 @@ PlannedTransfer plan_transfer(const KVLayout& gpu, const KVLayout& cpu, Directio
 /// Sorts by destination and joins what is contiguous on both sides. Cost: O(copies log copies).
 std::vector<CopyDescriptor> merge_copies(std::vector<CopyDescriptor> copies);
 
-/// Why the copies may not be one batch, whose entries have no order: two destinations share bytes,
-/// or a destination and a source do. Empty where they may. Cost: O(copies).
-std::string find_overlap(const TransferPlan& plan);
+/// Whether two destinations share bytes, or a destination and a source do: such copies may not be
+/// one batch, whose entries have no order. Cost: O(copies).
+bool overlaps(const TransferPlan& plan);
 
 /// Whether two transfers in flight at once would disturb each other: one writes what the other
 /// reads or writes. Cost: O(copies of both).

@@ -34,7 +34,7 @@ TEST(TransferPlan, TheFirstBlockIsSkippedByItsIndex) {
   const Plan plan;
   for (const Direction direction : {Direction::kStore, Direction::kLoad}) {
     const auto planned = plan(direction, {{4, 9, 5}, {6, 2}, {3}, {7}});
-    ASSERT_EQ(planned.refusal, "");
+    ASSERT_EQ(planned.refusal, ErrorCode::kNone);
     EXPECT_EQ(planned.plan.num_pages, 3U);
     EXPECT_EQ(planned.plan.num_bytes, 48U);
     const bool is_store = direction == Direction::kStore;
@@ -54,7 +54,7 @@ TEST(TransferPlan, EachGroupSkipsForItself) {
   plan.gpu = layout(kGpu, 32, 32, 3);
   plan.cpu = layout(kCpu, 8, 96, 3);
   const auto planned = plan(Direction::kLoad, {{1, 3, 5}, {0, 4, 7}, {1, 0, 2}, {1, 1, 2}});
-  ASSERT_EQ(planned.refusal, "");
+  ASSERT_EQ(planned.refusal, ErrorCode::kNone);
   EXPECT_EQ(planned.plan.copies, merge_copies({{gpu_page(1), cpu_page(0, 1), 16},
                                                {gpu_page(3), cpu_page(4, 2), 16},
                                                {gpu_page(5), cpu_page(7, 0), 16}}));
@@ -62,17 +62,18 @@ TEST(TransferPlan, EachGroupSkipsForItself) {
 
 TEST(TransferPlan, CountsThatDoNotFitAreRefused) {
   const Plan plan;
-  EXPECT_EQ(plan(Direction::kLoad, {{1, 2}, {0}, {2}, {2}}).refusal,
-            "source blocks: 1, expected 2");
-  EXPECT_EQ(plan(Direction::kLoad, {{1, 2}, {0, 1}, {2}, {0}}).refusal,
-            "source blocks: 2, expected 1");
-  EXPECT_EQ(plan(Direction::kStore, {{1}, {0}, {2}, {0}}).refusal, "source blocks: 1, expected 2");
-  EXPECT_EQ(plan(Direction::kStore, {{1}, {0}, {1, 1}, {0}}).refusal, "group sizes: 2, expected 1");
-  EXPECT_EQ(plan(Direction::kStore, {{1}, {0}, {1}, {}}).refusal, "block indices: 0, expected 1");
-  EXPECT_EQ(plan(Direction::kStore, {{32}, {0}, {1}, {0}}).refusal, "GPU block 32 of 32");
-  EXPECT_EQ(plan(Direction::kStore, {{31}, {8}, {1}, {0}}).refusal, "CPU block 8 of 8");
+  for (const TransferSpec& spec : {TransferSpec{{1, 2}, {0}, {2}, {2}},
+                                   {{1, 2}, {0, 1}, {2}, {0}},
+                                   {{1}, {0}, {2}, {0}},
+                                   {{1}, {0}, {1, 1}, {0}},
+                                   {{1}, {0}, {1}, {}}}) {
+    EXPECT_EQ(plan(Direction::kLoad, spec).refusal, ErrorCode::kCountsDiffer);
+    EXPECT_EQ(plan(Direction::kStore, spec).refusal, ErrorCode::kCountsDiffer);
+  }
+  EXPECT_EQ(plan(Direction::kStore, {{32}, {0}, {1}, {0}}).refusal, ErrorCode::kUnknownBlock);
+  EXPECT_EQ(plan(Direction::kStore, {{31}, {8}, {1}, {0}}).refusal, ErrorCode::kUnknownBlock);
   const auto empty = plan(Direction::kStore, {{}, {}, {0}, {0}});
-  EXPECT_EQ(empty.refusal, "");
+  EXPECT_EQ(empty.refusal, ErrorCode::kNone);
   EXPECT_TRUE(empty.plan.copies.empty());
 }
 
@@ -93,20 +94,19 @@ TEST(TransferPlan, RunsAreMergedWhereBothSidesAreContiguous) {
 
 TEST(TransferPlan, OverlapIsFound) {
   using Copies = std::vector<CopyDescriptor>;
-  const auto overlap_of = [](Copies copies, std::vector<ByteInterval> sources) {
-    return find_overlap({.copies = std::move(copies), .sources = std::move(sources)});
+  const auto overlap = [](Copies copies, std::vector<ByteInterval> sources) {
+    return overlaps({.copies = std::move(copies), .sources = std::move(sources)});
   };
-  EXPECT_EQ(overlap_of({{100, 200, 32}, {132, 200, 32}}, {{200, 232}}), "");
-  EXPECT_EQ(overlap_of({{100, 200, 32}, {131, 300, 32}}, {{200, 232}, {300, 332}}),
-            "two copies have destinations that overlap");
-  EXPECT_EQ(overlap_of({{100, 200, 32}, {231, 300, 32}}, {{200, 232}, {300, 332}}),
-            "a destination overlaps a source");
-  EXPECT_EQ(overlap_of({{100, 200, 32}, {232, 300, 32}}, {{200, 232}, {300, 332}}), "");
-  EXPECT_EQ(overlap_of({{100, 116, 32}}, {{116, 148}}), "a destination overlaps a source");
+  EXPECT_FALSE(overlap({{100, 200, 32}, {132, 200, 32}}, {{200, 232}}));
+  // Of destinations, and of a destination and a source.
+  EXPECT_TRUE(overlap({{100, 200, 32}, {131, 300, 32}}, {{200, 232}, {300, 332}}));
+  EXPECT_TRUE(overlap({{100, 200, 32}, {231, 300, 32}}, {{200, 232}, {300, 332}}));
+  EXPECT_FALSE(overlap({{100, 200, 32}, {232, 300, 32}}, {{200, 232}, {300, 332}}));
+  EXPECT_TRUE(overlap({{100, 116, 32}}, {{116, 148}}));
   const Plan plan;
-  EXPECT_NE(find_overlap(plan(Direction::kLoad, {{1, 1}, {0}, {2}, {0}}).plan), "");
-  EXPECT_EQ(find_overlap(plan(Direction::kStore, {{1, 1}, {0}, {2}, {0}}).plan),
-            "");  // reads twice
+  EXPECT_TRUE(overlaps(plan(Direction::kLoad, {{1, 1}, {0}, {2}, {0}}).plan));
+  // Reads twice.
+  EXPECT_FALSE(overlaps(plan(Direction::kStore, {{1, 1}, {0}, {2}, {0}}).plan));
 }
 
 TEST(TransferPlan, SourcesAreDisjointAndRise) {

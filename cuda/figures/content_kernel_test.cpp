@@ -10,8 +10,8 @@
 
 #include "contract/worker/content_report.h"
 #include "cuda/copy_paths/device_under_test.h"
+#include "cuda/copy_paths/host_access.h"
 #include "cuda/copy_paths/pinned_memory.h"
-#include "cuda/figures/host_access.h"
 
 namespace kvfence::cuda {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <span>
 
+#include "cuda/copy_paths/host_access.h"
 #include "cuda/copy_paths/pinned_memory.h"
 #include "cuda/figures/content_kernel.h"
-#include "cuda/figures/held_races.h"
-#include "cuda/figures/host_access.h"
 
 namespace kvfence::cuda {
 namespace {
@@ -35,19 +35,36 @@ double gb_per_second(std::size_t num_bytes, double microseconds) {
   return microseconds > 0 ? static_cast<double>(num_bytes) / microseconds / 1e3 : 0;
 }
 
-/// What is measured: which path, which way or both, how many blocks of what size.
+using Sides = std::span<const std::size_t>;
+
+/// Of Bench's two sides those that copies go over.
+struct Way {
+  const char* direction = "";
+  Sides sides;
+  bool in_any_order = false;  ///< never of a store, which would read before what it has to wait for
+  double Figures::*ceiling = nullptr;
+
+  bool stores() const { return sides.front() == 0; }
+  bool loads() const { return sides.back() == 1; }
+};
+
+constexpr std::size_t kSides[] = {0, 1};
+constexpr Way kWays[] = {
+    {"both", {kSides, 2}, false, &Figures::both_ceiling},
+    {"store", {kSides, 1}, false, &Figures::store_ceiling},
+    {"load", {kSides + 1, 1}, false, &Figures::load_ceiling},
+    {"load", {kSides + 1, 1}, true, &Figures::load_ceiling},
+};
+
+/// What is measured: which path, which way, how many blocks of what size.
 struct Row {
   CopyPathKind path = CopyPathKind::kBatched;
-  bool in_any_order = false;
-  bool stores = false;
-  bool loads = false;
+  const Way* way = nullptr;
   std::size_t block_bytes = 0;
   std::size_t num_blocks = 0;
 
   std::size_t stride() const { return block_bytes + kGap; }
-  std::size_t num_bytes() const {
-    return block_bytes * num_blocks * (static_cast<std::size_t>(stores) + loads);
-  }
+  std::size_t num_bytes() const { return block_bytes * num_blocks * way->sides.size(); }
 };
 
 struct Time {
@@ -90,42 +107,40 @@ class Bench {
   cudaError_t code() const { return code_; }
 
   /// Contiguous memory, the ceiling of all others.
-  double large_copy(std::size_t size, bool stores, bool loads, std::size_t num_repeats) {
-    const double microseconds =
-        repeat(num_repeats, stores, loads, [&](std::size_t side) {
-          void* const cpu = address(cpu_[side].device_address());
-          void* const dst = side == 0 ? cpu : gpu_[side];
-          const void* const src = side == 0 ? gpu_[side] : cpu;
-          return cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, streams_[side]);
-        }).device_microseconds;
-    return gb_per_second(size * (static_cast<std::size_t>(stores) + loads), microseconds);
+  double large_copy(std::size_t size, Sides sides, std::size_t num_repeats) {
+    return rate(size * sides.size(), num_repeats, sides, [&](std::size_t side) {
+      void* const cpu = address(cpu_[side].device_address());
+      void* const dst = side == 0 ? cpu : gpu_[side];
+      const void* const src = side == 0 ? gpu_[side] : cpu;
+      return cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, streams_[side]);
+    });
   }
   double device_copy(std::size_t size, std::size_t num_repeats) {
-    const double microseconds =
-        repeat(num_repeats, true, false, [&](std::size_t) {
-          return cudaMemcpyAsync(gpu_[1], gpu_[0], size, cudaMemcpyDeviceToDevice, streams_[0]);
-        }).device_microseconds;
-    return gb_per_second(2 * size, microseconds);
+    return rate(2 * size, num_repeats, kFirst, [&](std::size_t) {
+      return cudaMemcpyAsync(gpu_[1], gpu_[0], size, cudaMemcpyDeviceToDevice, streams_[0]);
+    });
   }
   /// Times a row, and counts the bytes that are not what they should be afterwards.
   CopyFigure measure(const Row& row, std::size_t num_repeats) {
+    const Way& way = *row.way;
     CopyFigure figure{.path = std::string(to_text(row.path)),
-                      .direction = row.stores && row.loads ? "both"
-                                   : row.stores            ? "store"
-                                                           : "load",
+                      .direction = way.direction,
                       .block_bytes = row.block_bytes,
                       .num_blocks = row.num_blocks};
-    if (row.in_any_order) figure.path += "_any";
     CopyPathOptions options;
-    if (row.in_any_order) options.source_order = cudaMemcpySrcAccessOrderAny;
-    const auto path = make_copy_path(row.path, options);
+    if (way.in_any_order) {
+      figure.path += "_any";
+      options.source_order = cudaMemcpySrcAccessOrderAny;
+    }
     const std::vector<CopyDescriptor> copies[] = {copies_of(row, 0), copies_of(row, 1)};
     // Whatever a path leaves out stays poison.
     prepare(row);
     std::vector<PinnedMemory> held;
     const Time time = repeat(
-        num_repeats, row.stores, row.loads,
-        [&](std::size_t side) { return path->enqueue(copies[side], streams_[side], pool_, held); },
+        num_repeats, way.sides,
+        [&](std::size_t side) {
+          return enqueue_copies(row.path, options, copies[side], streams_[side], pool_, held);
+        },
         [&] {
           for (PinnedMemory& memory : held) pool_.give(std::move(memory));
           held.clear();
@@ -133,23 +148,20 @@ class Bench {
     figure.microseconds = time.device_microseconds;
     figure.call_microseconds = time.call_microseconds;
     figure.gb_per_second = gb_per_second(row.num_bytes(), time.device_microseconds);
-    if (row.stores) figure.num_wrong_bytes += check_stored(row);
-    if (row.loads) figure.num_wrong_bytes += check(slots_of(row, gpu_[1], kLoadedBlock));
+    if (way.stores()) figure.num_wrong_bytes += check_stored(row);
+    if (way.loads()) figure.num_wrong_bytes += check(slots_of(row, gpu_[1], kLoadedBlock));
     return figure;
   }
 
   double fill(const ContentSlots& slots, std::size_t num_repeats) {
-    const double microseconds = repeat(num_repeats, true, false, [&](std::size_t) {
-                                  return kvfence_launch_fill_kernel(&slots, streams_[0]);
-                                }).device_microseconds;
-    return gb_per_second(bytes_of(slots), microseconds);
+    return rate(bytes_of(slots), num_repeats, kFirst,
+                [&](std::size_t) { return kvfence_launch_fill_kernel(&slots, streams_[0]); });
   }
   double time_check(const ContentSlots& slots, std::size_t num_repeats) {
     auto* const found = reinterpret_cast<content::Mismatch*>(found_.device_address());
-    const double microseconds = repeat(num_repeats, true, false, [&](std::size_t) {
-                                  return kvfence_launch_check_kernel(&slots, found, streams_[0]);
-                                }).device_microseconds;
-    return gb_per_second(bytes_of(slots), microseconds);
+    return rate(bytes_of(slots), num_repeats, kFirst, [&](std::size_t) {
+      return kvfence_launch_check_kernel(&slots, found, streams_[0]);
+    });
   }
   /// Wrong bytes of slots on the GPU.
   std::uint64_t check(const ContentSlots& slots) {
@@ -215,14 +227,14 @@ class Bench {
   /// Sources hold their blocks, in the order of their slots; destinations poison.
   void prepare(const Row& row) {
     const std::size_t size = row.num_blocks * row.stride();
-    if (row.loads) {
+    if (row.way->loads()) {
       ContentSlots loaded = slots_of(row, gpu_[1], kLoadedBlock);
       loaded.block_step = 1;
       ok(kvfence_launch_fill_kernel(&loaded, streams_[0]));
       copy(address(cpu_[1].device_address()), gpu_[1], size);
       ok(cudaMemsetAsync(gpu_[1], kPoisonByte, size, streams_[0]));
     }
-    if (row.stores) {
+    if (row.way->stores()) {
       ContentSlots stored = slots_of(row, gpu_[0], kStoredBlock);
       stored.block_step = 1;
       ok(kvfence_launch_fill_kernel(&stored, streams_[0]));
@@ -244,29 +256,19 @@ class Bench {
   }
 
   /// Once without counting, then `num_repeats` times: what `enqueue(side)` puts into the streams.
-  template <class Enqueue>
-  Time repeat(std::size_t num_repeats, bool stores, bool loads, Enqueue enqueue) {
-    return repeat(num_repeats, stores, loads, enqueue, [] {});
-  }
-  template <class Enqueue, class Over>
-  Time repeat(std::size_t num_repeats, bool stores, bool loads, Enqueue enqueue, Over over) {
+  template <class Enqueue, class Over = decltype([] {})>
+  Time repeat(std::size_t num_repeats, Sides sides, Enqueue enqueue, Over over = {}) {
     std::vector<double> device;
     std::vector<double> calls;
     for (std::size_t round = 0; round <= num_repeats && is_ok(); ++round) {
-      const std::size_t first = stores ? 0 : 1;
-      ok(cudaEventRecord(start_, streams_[first]));
-      if (stores && loads) ok(cudaStreamWaitEvent(streams_[1], start_, 0));
+      ok(cudaEventRecord(start_, streams_[sides.front()]));
+      if (sides.size() > 1) ok(cudaStreamWaitEvent(streams_[sides.back()], start_, 0));
       const double begin = now_microseconds();
-      if (stores) ok(enqueue(std::size_t{0}));
-      if (loads) ok(enqueue(std::size_t{1}));
+      for (const std::size_t side : sides) ok(enqueue(side));
       const double end = now_microseconds();
       double longest = 0;
-      for (std::size_t side = 0; side < kNumDirections; ++side) {
-        if (!(side == 0 ? stores : loads)) continue;
-        ok(cudaEventRecord(ends_[side], streams_[side]));
-      }
-      for (std::size_t side = 0; side < kNumDirections; ++side) {
-        if (!(side == 0 ? stores : loads)) continue;
+      for (const std::size_t side : sides) ok(cudaEventRecord(ends_[side], streams_[side]));
+      for (const std::size_t side : sides) {
         // Also after an error: what is held goes now.
         ok(cudaStreamSynchronize(streams_[side]));
         float milliseconds = 0;
@@ -280,6 +282,13 @@ class Bench {
     }
     return {median(std::move(device)), median(std::move(calls))};
   }
+  /// GB/s of so many bytes a round.
+  template <class Enqueue>
+  double rate(std::size_t num_bytes, std::size_t num_repeats, Sides sides, Enqueue enqueue) {
+    return gb_per_second(num_bytes, repeat(num_repeats, sides, enqueue).device_microseconds);
+  }
+
+  static constexpr Sides kFirst{kSides, 1};
 
   void* gpu_[kNumDirections] = {};
   PinnedMemory cpu_[kNumDirections];
@@ -297,21 +306,10 @@ std::vector<Row> rows_of(const FigureOptions& options) {
     for (const std::size_t block_bytes : options.block_bytes) {
       if (num_blocks * block_bytes > options.bytes_max) continue;
       for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
-        Row row{.path = static_cast<CopyPathKind>(path),
-                .block_bytes = block_bytes,
-                .num_blocks = num_blocks};
-        for (const bool in_any_order : {false, true}) {
-          row.in_any_order = in_any_order;
-          if (in_any_order && row.path != CopyPathKind::kBatched) continue;
-          for (const bool stores : {true, false}) {
-            for (const bool loads : {true, false}) {
-              // In Any order a store reads before what it has to wait for.
-              if ((!stores && !loads) || (in_any_order && stores)) continue;
-              row.stores = stores;
-              row.loads = loads;
-              rows.push_back(row);
-            }
-          }
+        for (const Way& way : kWays) {
+          const auto kind = static_cast<CopyPathKind>(path);
+          if (way.in_any_order && kind != CopyPathKind::kBatched) continue;
+          rows.push_back({kind, &way, block_bytes, num_blocks});
         }
       }
     }
@@ -350,10 +348,10 @@ cudaError_t measure_copies(const FigureOptions& options, double begin, Figures& 
   }
   Bench bench;
   if (bench.open(size, size, slots_max) != cudaSuccess) return bench.code();
-  const std::size_t large = options.large_bytes;
-  figures.store_ceiling = bench.large_copy(large, true, false, options.num_repeats);
-  figures.load_ceiling = bench.large_copy(large, false, true, options.num_repeats);
-  figures.both_ceiling = bench.large_copy(large, true, true, options.num_repeats);
+  for (const Way& way : kWays) {
+    if (way.in_any_order) continue;
+    figures.*way.ceiling = bench.large_copy(options.large_bytes, way.sides, options.num_repeats);
+  }
   for (const Row& row : rows) {
     if (bench.code() != cudaSuccess) break;
     if (now_microseconds() - begin > 1e6 * options.seconds_max) {
@@ -361,9 +359,7 @@ cudaError_t measure_copies(const FigureOptions& options, double begin, Figures& 
       continue;
     }
     CopyFigure figure = bench.measure(row, options.num_repeats);
-    const double ceiling = row.stores && row.loads ? figures.both_ceiling
-                           : row.stores            ? figures.store_ceiling
-                                                   : figures.load_ceiling;
+    const double ceiling = figures.*row.way->ceiling;
     figure.of_ceiling = ceiling > 0 ? figure.gb_per_second / ceiling : 0;
     if (bench.code() == cudaSuccess) figures.copies.push_back(std::move(figure));
   }
@@ -387,9 +383,9 @@ cudaError_t measure_checks(const FigureOptions& options, Figures& figures) {
 }  // namespace
 
 bool RaceFigure::is_as_expected() const {
-  if (has_timed_out || !refusal.empty()) return false;
-  if (has_barrier) return !is_corrupt && !is_early;
-  return is_corrupt || !must_corrupt;
+  if (outcome.has_timed_out || !outcome.refusal.empty()) return false;
+  if (has_barrier) return !is_corrupt() && !outcome.is_early;
+  return is_corrupt() || !race.must_corrupt;
 }
 
 std::size_t Figures::num_failures() const {
@@ -415,18 +411,9 @@ cudaError_t measure_gpu(const FigureOptions& options, Figures& figures) {
     for (const CopyPathKind path : race.paths) {
       for (const bool has_barrier : {true, false}) {
         if (code != cudaSuccess) return code;
-        const RaceOutcome outcome = run_race(race, path, has_barrier, options.race_page_bytes);
-        code = outcome.code;
-        figures.races.push_back({.id = race.id,
-                                 .name = race.name,
-                                 .path = std::string(to_text(path)),
-                                 .has_barrier = has_barrier,
-                                 .must_corrupt = !has_barrier && race.must_corrupt,
-                                 .is_corrupt = !outcome.wrong.empty(),
-                                 .is_early = outcome.is_early,
-                                 .has_timed_out = outcome.has_timed_out,
-                                 .refusal = outcome.refusal,
-                                 .first_wrong = outcome.wrong.empty() ? "" : outcome.wrong[0]});
+        figures.races.push_back(
+            {race, path, has_barrier, run_race(race, path, has_barrier, options.race_page_bytes)});
+        code = figures.races.back().outcome.code;
       }
     }
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/copy_paths/copy_calibration.h"
+#include "cuda/figures/held_races.h"
 
 namespace kvfence::cuda {
 
@@ -43,19 +44,15 @@ struct CopyFigure {
   std::uint64_t num_wrong_bytes = 0;
 };
 
-/// A race with a barrier or without, as held_races.h has it.
+/// A race with a barrier or without.
 struct RaceFigure {
-  std::string id = {};
-  std::string name = {};
-  std::string path = {};
+  HeldRace race = {};
+  CopyPathKind path = CopyPathKind::kBatched;
   bool has_barrier = false;
-  bool must_corrupt = false;  ///< of the arm: the one without the barrier, where it has to
-  bool is_corrupt = false;
-  bool is_early = false;
-  bool has_timed_out = false;
-  std::string refusal = {};      ///< of the worker: nothing was shown then
-  std::string first_wrong = {};  ///< what is wrong, and whose bytes they are
+  RaceOutcome outcome = {};
 
+  bool must_corrupt() const { return !has_barrier && race.must_corrupt; }
+  bool is_corrupt() const { return !outcome.wrong.empty(); }
   bool is_as_expected() const;
 };
 
@@ -87,7 +84,7 @@ cudaError_t measure_gpu(const FigureOptions& options, Figures& figures);
 /// The kernels, the calibration and the copies.
 cudaError_t measure_rates(const FigureOptions& options, Figures& figures);
 
-/// Tables for people; and one JSON object, whose members are those of the structures above.
+/// Tables for people; and one JSON object with what the structures above hold.
 std::string to_tables(const Figures& figures);
 std::string to_json(const Figures& figures, const std::string& device_name);
 

@@ -49,8 +49,8 @@ TEST(GpuFigures, AreMeasuredWithoutARaceAndWithRightBytes) {
     EXPECT_FALSE(figures.calibration.costs().empty());
     std::size_t num_controls = 0;
     for (const RaceFigure& race : figures.races) {
-      EXPECT_EQ(race.refusal, "");
-      EXPECT_FALSE(race.has_barrier && race.is_corrupt) << race.id << " " << race.first_wrong;
+      EXPECT_EQ(race.outcome.refusal, "");
+      EXPECT_FALSE(race.has_barrier && race.is_corrupt()) << race.race.id << " " << race.race.name;
       num_controls += race.has_barrier ? 0U : 1U;
     }
     EXPECT_EQ(2 * num_controls, figures.races.size());
@@ -132,8 +132,8 @@ TEST(GpuFigures, ArePrintedAndWritten) {
                      .of_ceiling = 0.5,
                      .call_microseconds = 1.25,
                      .num_wrong_bytes = 16}};
-  figures.races = {{.id = "M1", .name = "a \"race\"", .path = "looped", .must_corrupt = true},
-                   {.id = "M1", .path = "looped", .has_barrier = true}};
+  figures.races = {{.race = {.id = "M1", .name = "a \"race\""}, .path = CopyPathKind::kLooped},
+                   {.race = {.id = "M1"}, .path = CopyPathKind::kLooped, .has_barrier = true}};
   figures.calibration = CopyCalibration({{Direction::kLoad, 4096, 16, {3, 1.5, 8, 2}}});
   const auto json = nlohmann::json::parse(to_json(figures, "a GPU"));
   EXPECT_EQ(json["device"], "a GPU");
@@ -156,20 +156,35 @@ TEST(GpuFigures, ArePrintedAndWritten) {
 }
 
 TEST(GpuFigures, ARaceIsAsExpected) {
-  RaceFigure control{.must_corrupt = true, .is_corrupt = true, .is_early = true};
+  RaceFigure control{.outcome = {.is_early = true, .wrong = {"a block"}}};
   EXPECT_TRUE(control.is_as_expected());
-  control.is_corrupt = false;
+  control.outcome.wrong.clear();
   EXPECT_FALSE(control.is_as_expected());
-  control.must_corrupt = false;
+  control.race.must_corrupt = false;
   EXPECT_TRUE(control.is_as_expected());
-  control.has_timed_out = true;
+  control.outcome.has_timed_out = true;
   EXPECT_FALSE(control.is_as_expected());
   RaceFigure guarded{.has_barrier = true};
   EXPECT_TRUE(guarded.is_as_expected());
-  guarded.is_early = true;
+  guarded.outcome.is_early = true;
   EXPECT_FALSE(guarded.is_as_expected());
-  guarded = {.has_barrier = true, .is_corrupt = true};
+  guarded.outcome = {.wrong = {"a block"}};
   EXPECT_FALSE(guarded.is_as_expected());
+}
+
+TEST(GpuFigures, ARaceWhoseStageCannotBeMadeGivesAllBack) {
+  using virtual_device::Function;
+  for (const Function function :
+       {Function::kMalloc, Function::kHostAlloc, Function::kStreamCreateWithFlags,
+        Function::kEventCreateWithFlags}) {
+    virtual_device::Device device(
+        {.faults = {{.function = function, .code = cudaErrorMemoryAllocation}}});
+    const virtual_device::Installed installed(device);
+    const RaceOutcome outcome = run_race(held_races()[0], CopyPathKind::kBatched, true, 64);
+    EXPECT_EQ(outcome.code, cudaErrorMemoryAllocation);
+    EXPECT_TRUE(device.is_clean()) << device.report();
+    EXPECT_EQ(device.num_allocations() + device.num_streams() + device.num_events(), 0U);
+  }
 }
 
 }  // namespace

@@ -30,17 +30,17 @@ Json json_of(const CopyFigure& figure) {
 }
 
 Json json_of(const RaceFigure& race) {
-  return {{"id", race.id},
-          {"name", race.name},
-          {"path", race.path},
+  return {{"id", race.race.id},
+          {"name", race.race.name},
+          {"path", to_text(race.path)},
           {"has_barrier", race.has_barrier},
-          {"must_corrupt", race.must_corrupt},
-          {"is_corrupt", race.is_corrupt},
-          {"is_early", race.is_early},
-          {"has_timed_out", race.has_timed_out},
+          {"must_corrupt", race.must_corrupt()},
+          {"is_corrupt", race.is_corrupt()},
+          {"is_early", race.outcome.is_early},
+          {"has_timed_out", race.outcome.has_timed_out},
           {"is_as_expected", race.is_as_expected()},
-          {"refusal", race.refusal},
-          {"first_wrong", race.first_wrong}};
+          {"refusal", race.outcome.refusal},
+          {"first_wrong", race.is_corrupt() ? race.outcome.wrong[0] : ""}};
 }
 
 Json json_of(const CopyCost& cost) {
@@ -98,14 +98,15 @@ std::string to_tables(const Figures& figures) {
   text +=
       print("%-3s %-8s %-8s %-8s %-6s %s\n", "id", "path", "barrier", "corrupt", "early", "what");
   for (const RaceFigure& race : figures.races) {
-    const char* const verdict = race.has_timed_out      ? ": THE LATCH TIMED OUT"
-                                : race.is_as_expected() ? ""
-                                                        : ": NOT AS EXPECTED";
-    text += print("%-3s %-8s %-8s %-8s %-6s ", race.id.c_str(), race.path.c_str(),
-                  race.has_barrier ? "yes" : "no", race.is_corrupt ? "yes" : "no",
-                  race.is_early ? "yes" : "no");
-    text += race.name + verdict + (race.refusal.empty() ? "" : " (" + race.refusal + ")");
-    text += (race.first_wrong.empty() ? "" : "; " + race.first_wrong) + "\n";
+    const RaceOutcome& outcome = race.outcome;
+    text += print("%-3s %-8s %-8s %-8s %-6s %s", race.race.id, to_text(race.path).data(),
+                  race.has_barrier ? "yes" : "no", race.is_corrupt() ? "yes" : "no",
+                  outcome.is_early ? "yes" : "no", race.race.name);
+    text += outcome.has_timed_out   ? ": THE LATCH TIMED OUT"
+            : race.is_as_expected() ? ""
+                                    : ": NOT AS EXPECTED";
+    text += outcome.refusal.empty() ? "" : " (" + outcome.refusal + ")";
+    text += (race.is_corrupt() ? "; " + outcome.wrong[0] : "") + "\n";
   }
   text += "\nkernels on the GPU's own memory, GB/s\n";
   text += print("fill %.0f   check %.0f   a copy reads and writes %.0f   wrong bytes %zu\n",

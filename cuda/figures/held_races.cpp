@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "contract/worker/content_report.h"
+#include "cuda/copy_paths/host_access.h"
 #include "cuda/figures/content_kernel.h"
-#include "cuda/figures/host_access.h"
 #include "cuda/figures/latch.h"
 #include "planted/cuda/worker/worker.h"
 #include "properties/planted/bugs.h"
@@ -37,7 +37,9 @@ class RaceStage {
   ~RaceStage() {
     latch_.open();
     worker_.reset();
-    for (const cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
+    for (const cudaEvent_t event : events_) {
+      if (event != nullptr) static_cast<void>(cudaEventDestroy(event));
+    }
     for (const cudaStream_t stream : {compute_, loads_}) {
       if (stream == nullptr) continue;
       static_cast<void>(cudaStreamSynchronize(stream));
@@ -66,7 +68,7 @@ class RaceStage {
                       .compute_stream = compute_,
                       .only_path = path});
     worker_ = std::move(opened.worker);
-    if (outcome_.refusal.empty()) outcome_.refusal = opened.refusal;
+    outcome_.refusal = opened.refusal;
   }
 
   /// The latch stays open in a rehearsal; all that is found there is forgotten.
@@ -84,8 +86,10 @@ class RaceStage {
   void ok(cudaError_t code) {
     if (outcome_.code == cudaSuccess) outcome_.code = code;
   }
-  void ok(const std::string& refusal) {
-    if (outcome_.refusal.empty()) outcome_.refusal = refusal;
+  void ok(ErrorCode refusal) {
+    if (refusal != ErrorCode::kNone && outcome_.refusal.empty()) {
+      outcome_.refusal = to_text(refusal);
+    }
   }
 
   // What blocks hold before anything is held.

@@ -28,8 +28,8 @@ struct RaceOutcome {
   std::string refusal = {};        ///< of the worker; nothing was shown then
   /// Whether the transfer was over before the latch opened.
   bool is_early = false;
-  bool has_timed_out = false;      ///< the latch opened by itself: nothing was shown
-  std::vector<std::string> wrong;  ///< the blocks that are not what they should be
+  bool has_timed_out = false;           ///< the latch opened by itself: nothing was shown
+  std::vector<std::string> wrong = {};  ///< the blocks that are not what they should be
 
   bool has_run() const { return code == cudaSuccess && refusal.empty() && !has_timed_out; }
 };

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cuda/copy_paths/copy_kernel.h"
-#include "cuda/figures/host_access.h"
+#include "cuda/copy_paths/host_access.h"
 #include "cuda/virtual/device.h"
 
 cudaError_t kvfence_launch_copy_kernel(const kvfence::cuda::CopyDescriptor* descriptors,

@@ -6,10 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string>
 #include <utility>
-
-#include "contract/core/check.h"
 
 namespace kvfence::cuda {
 namespace {
@@ -66,21 +63,14 @@ Symbol symbol_at(const LayerBytes& layers) {
 KVLayout layout_of(const engine::DeviceOptions& options, std::uintptr_t address) {
   const std::size_t n = options.num_gpu_blocks;
   const std::size_t page_bytes = options.block_size * sizeof(content::Granule);
-  std::vector<LayerTensors> layers;
-  for (std::size_t group = 0; group < options.num_groups; ++group) {
-    for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
-      layers.push_back(
-          {.name = std::to_string(group * kNumLayers + layer),
-           .group = group,
-           .tensors = {{address + layer * n * page_bytes, 1, {n, page_bytes}, {page_bytes, 1}}},
-           .page_bytes = page_bytes,
-           .unpadded_page_bytes = page_bytes,
-           .block_dim = 0});
-    }
+  KVLayout layout;
+  std::vector<PageRef> refs;
+  for (std::size_t layer = 0; layer < kNumLayers; ++layer) {
+    layout.tensors.push_back({address + layer * n * page_bytes, n, page_bytes, page_bytes});
+    refs.push_back({layer, page_bytes});
   }
-  DiscoveredLayout found = discover_layout(layers, n, options.num_groups);
-  KVFENCE_CHECK(found.refusal.empty(), found.refusal);
-  return std::move(found.layout);
+  layout.groups.assign(options.num_groups, refs);
+  return layout;
 }
 
 }  // namespace

@@ -52,12 +52,6 @@ std::size_t cpu_memory_bytes(const KVLayout& gpu_layout, std::size_t num_cpu_blo
   return last.address + last.num_blocks * last.block_stride;
 }
 
-Worker::Worker(WorkerOptions options) : options_(std::move(options)) {
-  for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
-    paths_[path] = make_copy_path(static_cast<CopyPathKind>(path), options_.copy);
-  }
-}
-
 Worker::Opened Worker::open(WorkerOptions options) {
   Opened opened;
   opened.refusal = check(options);
@@ -102,33 +96,22 @@ cudaStream_t Worker::stream_of(Direction direction) const {
   return streams_[static_cast<std::size_t>(direction)];
 }
 
-std::string Worker::prepare(JobId job_id, Direction direction, const TransferSpec& spec,
-                            Transfer& transfer) {
-  refusal_code_ = ErrorCode::kShutDown;
-  if (is_shut_down_) return "the worker is shut down";
-  refusal_code_ = ErrorCode::kJobInFlight;
-  if (job_ids_.contains(job_id)) return "job " + std::to_string(job_id) + " is in flight";
+ErrorCode Worker::prepare(JobId job_id, Direction direction, const TransferSpec& spec,
+                          Transfer& transfer) const {
+  if (is_shut_down_) return ErrorCode::kShutDown;
+  if (job_ids_.contains(job_id)) return ErrorCode::kJobInFlight;
   PlannedTransfer planned =
       plan_transfer(options_.gpu_layout, cpu_layout_, direction, spec, options_.block_size_factor);
-  refusal_code_ = planned.code;
-  if (!planned.refusal.empty()) return std::move(planned.refusal);
-  std::string overlap = find_overlap(planned.plan);
-  if (!overlap.empty()) {
-    refusal_code_ = ErrorCode::kListedTwice;
-    return overlap;
-  }
+  if (planned.refusal != ErrorCode::kNone) return planned.refusal;
+  if (overlaps(planned.plan)) return ErrorCode::kListedTwice;
   transfer = {.job_id = job_id, .direction = direction, .plan = std::move(planned.plan)};
-  if (options_.refuses_conflicts && has_conflict(transfer)) {
-    refusal_code_ = ErrorCode::kBlockInFlight;
-    return "it touches what a transfer of the other direction touches";
-  }
-  return {};
+  if (options_.refuses_conflicts && has_conflict(transfer)) return ErrorCode::kBlockInFlight;
+  return ErrorCode::kNone;
 }
 
-ErrorCode Worker::refusal_of(JobId job_id, Direction direction, const TransferSpec& spec) {
+ErrorCode Worker::refusal_of(JobId job_id, Direction direction, const TransferSpec& spec) const {
   Transfer transfer;
-  static_cast<void>(prepare(job_id, direction, spec, transfer));
-  return refusal_code_;
+  return prepare(job_id, direction, spec, transfer);
 }
 
 bool Worker::has_conflict(const Transfer& transfer) const {
@@ -139,30 +122,22 @@ bool Worker::has_conflict(const Transfer& transfer) const {
   return !is_store && std::any_of(deferred_.begin(), deferred_.end(), conflicts);
 }
 
-std::string Worker::store(JobId job_id, const TransferSpec& spec) {
+ErrorCode Worker::store(JobId job_id, const TransferSpec& spec) {
   Transfer transfer;
-  std::string refusal = prepare(job_id, Direction::kStore, spec, transfer);
-  if (!refusal.empty()) {
-    ++counters_.num_refused;
-    return refusal;
-  }
+  const ErrorCode refusal = prepare(job_id, Direction::kStore, spec, transfer);
+  if (refusal != ErrorCode::kNone) return refusal;
   job_ids_.insert(job_id);
   deferred_.push_back(std::move(transfer));
-  return {};
+  return ErrorCode::kNone;
 }
 
-std::string Worker::load(JobId job_id, const TransferSpec& spec,
-                         std::span<const cudaEvent_t> load_after) {
+ErrorCode Worker::load(JobId job_id, const TransferSpec& spec,
+                       std::span<const cudaEvent_t> load_after) {
   Transfer transfer;
-  std::string refusal = prepare(job_id, Direction::kLoad, spec, transfer);
-  if (refusal.empty() &&
-      (load_after.empty() || std::count(load_after.begin(), load_after.end(), nullptr) > 0)) {
-    refusal = "a load has to wait for the last readers of its blocks: expected their events";
-    refusal_code_ = ErrorCode::kNotOrdered;
-  }
-  if (!refusal.empty()) {
-    ++counters_.num_refused;
-    return refusal;
+  const ErrorCode refusal = prepare(job_id, Direction::kLoad, spec, transfer);
+  if (refusal != ErrorCode::kNone) return refusal;
+  if (load_after.empty() || std::count(load_after.begin(), load_after.end(), nullptr) > 0) {
+    return ErrorCode::kNotOrdered;
   }
   cudaError_t ordered = cudaSuccess;
   for (const cudaEvent_t event : load_after) {
@@ -171,7 +146,7 @@ std::string Worker::load(JobId job_id, const TransferSpec& spec,
   }
   job_ids_.insert(job_id);
   submit(std::move(transfer), ordered);
-  return {};
+  return ErrorCode::kNone;
 }
 
 void Worker::begin_step() {
@@ -193,32 +168,29 @@ cudaError_t Worker::wait_for_compute(cudaStream_t stream) {
   return code;
 }
 
-CopyPath& Worker::choose_path(const Transfer& transfer) {
+CopyPathKind Worker::choose_path(const Transfer& transfer) {
   const TransferPlan& plan = transfer.plan;
   std::array<bool, kNumCopyPaths> usable{};
   for (std::size_t path = 0; path < kNumCopyPaths; ++path) {
-    usable[path] = paths_[path]->can_copy(plan.copies);
+    usable[path] = can_copy(static_cast<CopyPathKind>(path), plan.copies);
   }
-  std::size_t chosen = 0;
-  if (options_.only_path && usable[static_cast<std::size_t>(*options_.only_path)]) {
-    chosen = static_cast<std::size_t>(*options_.only_path);
-  } else {
-    chosen = static_cast<std::size_t>(options_.calibration.choose(
-        transfer.direction, plan.num_bytes / plan.copies.size(), plan.copies.size(), usable));
-  }
-  ++counters_.num_by_path[chosen];
-  return *paths_[chosen];
+  const CopyPathKind chosen =
+      options_.only_path && usable[static_cast<std::size_t>(*options_.only_path)]
+          ? *options_.only_path
+          : options_.calibration.choose(transfer.direction, plan.num_bytes / plan.copies.size(),
+                                        plan.copies.size(), usable);
+  ++counters_.num_by_path[static_cast<std::size_t>(chosen)];
+  return chosen;
 }
 
 void Worker::submit(Transfer transfer, cudaError_t ordered) {
   const cudaStream_t stream = stream_of(transfer.direction);
   ++counters_.num_submitted;
   counters_.num_pages += transfer.plan.num_pages;
-  counters_.num_copies += transfer.plan.copies.size();
   transfer.code = ordered;
   if (transfer.code == cudaSuccess && !transfer.plan.copies.empty()) {
-    transfer.code =
-        choose_path(transfer).enqueue(transfer.plan.copies, stream, descriptors_, transfer.held);
+    transfer.code = enqueue_copies(choose_path(transfer), options_.copy, transfer.plan.copies,
+                                   stream, descriptors_, transfer.held);
   }
   // Also of a transfer that failed: part of it may be under way, and is reported when it is not.
   const cudaError_t recorded = events_.record(stream, transfer.end);
@@ -315,7 +287,7 @@ std::vector<TransferResult> Worker::shutdown() {
     static_cast<void>(cudaStreamDestroy(std::exchange(streams_[direction], nullptr)));
   }
   if (is_at_rest) {
-    static_cast<void>(cpu_memory_.release());
+    cpu_memory_.release();
   } else {
     cpu_memory_.abandon();
   }

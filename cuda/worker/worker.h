@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "contract/core/state_digest.h"
@@ -74,11 +75,9 @@ class Worker {
     std::string refusal = {};  ///< why there is none
   };
   struct Counters {
-    std::uint64_t num_refused = 0;
     std::uint64_t num_submitted = 0;
     std::uint64_t num_failed = 0;
-    std::uint64_t num_pages = 0;   ///< submitted, before merging
-    std::uint64_t num_copies = 0;  ///< after
+    std::uint64_t num_pages = 0;  ///< submitted
     std::array<std::uint64_t, kNumCopyPaths> num_by_path = {};
   };
 
@@ -88,18 +87,16 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Refusals: empty where the transfer is taken; else why not, and nothing has changed.
+  // kNone: the transfer is taken. Else nothing has changed: kShutDown, kJobInFlight, kUnknownBlock,
+  // kCountsDiffer, kListedTwice, kBlockInFlight or kNotOrdered.
 
   /// Deferred to the next begin_step, so that it does not delay what the present step still sends.
-  std::string store(JobId job_id, const TransferSpec& spec);
+  ErrorCode store(JobId job_id, const TransferSpec& spec);
   /// Enqueued now, after what `load_after` stands for: the last readers of the GPU blocks, and
   /// whoever else writes the host blocks. At least one, each recorded by the caller.
-  std::string load(JobId job_id, const TransferSpec& spec, std::span<const cudaEvent_t> load_after);
+  ErrorCode load(JobId job_id, const TransferSpec& spec, std::span<const cudaEvent_t> load_after);
   /// What a store or a load with events would be refused with.
-  ErrorCode refusal_of(JobId job_id, Direction direction, const TransferSpec& spec);
-  /// Of the last store, load or refusal_of: kNone if it was taken; kShutDown, kJobInFlight,
-  /// kUnknownBlock, kCountsDiffer, kListedTwice, kBlockInFlight or kNotOrdered.
-  ErrorCode refusal_code() const { return refusal_code_; }
+  ErrorCode refusal_of(JobId job_id, Direction direction, const TransferSpec& spec) const;
 
   /// Enqueues the deferred stores, after the compute stream as it is now.
   void begin_step();
@@ -121,12 +118,11 @@ class Worker {
   /// Events that are in use: at most one a transfer in flight.
   std::size_t num_events() const { return events_.num_used(); }
   const Counters& counters() const { return counters_; }
-  /// What the device does not know. Refused calls are counted and change nothing else.
+  /// What the device does not know.
   void add_to(StateHash& hash) const {
     hash.add_kept(counters_.num_submitted, counters_.num_pages, counters_.num_failed);
     hash.add_all(deferred_, in_flight_, job_ids_, is_shut_down_);
   }
-  const CopyCalibration& calibration() const { return options_.calibration; }
 
  private:
   struct Transfer {
@@ -143,16 +139,16 @@ class Worker {
     }
   };
 
-  explicit Worker(WorkerOptions options);
+  explicit Worker(WorkerOptions options) : options_(std::move(options)) {}
   std::string open_memory();
   std::string open_streams();
   cudaStream_t stream_of(Direction direction) const;
   /// A transfer ready to be enqueued, or the reason why not.
-  std::string prepare(JobId job_id, Direction direction, const TransferSpec& spec,
-                      Transfer& transfer);
+  ErrorCode prepare(JobId job_id, Direction direction, const TransferSpec& spec,
+                    Transfer& transfer) const;
   bool has_conflict(const Transfer& transfer) const;
   cudaError_t wait_for_compute(cudaStream_t stream);
-  CopyPath& choose_path(const Transfer& transfer);
+  CopyPathKind choose_path(const Transfer& transfer);
   /// `ordered`: of what makes the stream wait; the copies are enqueued only if it is cudaSuccess.
   void submit(Transfer transfer, cudaError_t ordered);
   /// cudaErrorNotReady, or the transfer is over, and its code final.
@@ -164,14 +160,12 @@ class Worker {
   KVLayout cpu_host_layout_;
   KVLayout cpu_layout_;  ///< by the device's addresses
   std::array<cudaStream_t, kNumDirections> streams_ = {};
-  std::array<std::unique_ptr<CopyPath>, kNumCopyPaths> paths_;
   EventPool events_;
   PinnedPool descriptors_;
   std::deque<Transfer> deferred_;
   std::array<std::deque<Transfer>, kNumDirections> in_flight_;
   std::unordered_set<JobId> job_ids_;  ///< deferred or in flight
   bool is_shut_down_ = false;
-  ErrorCode refusal_code_ = ErrorCode::kNone;
   Counters counters_;
 };
 

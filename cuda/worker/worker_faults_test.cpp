@@ -72,11 +72,11 @@ TEST(WorkerFaults, ACodeIsCarriedAndTheNextTransferSucceeds) {
       const bool is_store = c.direction == D::kStore;
       const auto submit = [&](JobId job_id) {
         if (is_store) {
-          ASSERT_EQ(rig.worker().store(job_id, scattered()), "");
+          ASSERT_EQ(rig.worker().store(job_id, scattered()), ErrorCode::kNone);
           rig.worker().begin_step();
         } else {
           const cudaEvent_t after[] = {rig.record(rig.compute_stream())};
-          ASSERT_EQ(rig.worker().load(job_id, scattered(), after), "");
+          ASSERT_EQ(rig.worker().load(job_id, scattered(), after), ErrorCode::kNone);
         }
       };
       submit(1);
@@ -108,7 +108,7 @@ TEST(WorkerFaults, WhatIsNotOrderedIsNotEnqueued) {
   for (const Function function : {Function::kEventRecord, Function::kStreamWaitEvent}) {
     WorkerRig rig(with({.function = function, .code = cudaErrorUnknown}, Schedule::kLazy));
     rig.compute(0, 0);
-    ASSERT_EQ(rig.worker().store(1, WorkerRig::spec({0}, {0})), "");
+    ASSERT_EQ(rig.worker().store(1, WorkerRig::spec({0}, {0})), ErrorCode::kNone);
     rig.worker().begin_step();
     ASSERT_EQ(rig.poll(1).size(), 1U);
     const auto& calls = rig.device().counters().num_calls;
@@ -130,7 +130,7 @@ TEST(WorkerFaults, APartialBatchIsReportedWhenItIsAtRest) {
                                .count = 2},
                               schedule);
     WorkerRig rig(options);
-    ASSERT_EQ(rig.worker().store(1, scattered()), "");
+    ASSERT_EQ(rig.worker().store(1, scattered()), ErrorCode::kNone);
     rig.worker().begin_step();
     const auto results = rig.poll(1);
     ASSERT_EQ(results.size(), 1U);
@@ -150,13 +150,14 @@ TEST(WorkerFaults, ACompletionThatNeverComesIsNeverReportedAsOne) {
     WorkerRig rig(
         with({.kind = Fault::Kind::kNeverReady, .function = Function::kEventRecord, .nth = 2},
              schedule));
-    ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+    ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), ErrorCode::kNone);
     rig.worker().begin_step();
     std::vector<TransferResult> results;
     for (int polls = 0; polls < 100; ++polls) rig.worker().poll(results);
     ASSERT_TRUE(results.empty());
     // The other direction goes on.
-    ASSERT_EQ(rig.load(2, WorkerRig::spec({4}, {4}), {rig.record(rig.compute_stream())}), "");
+    ASSERT_EQ(rig.load(2, WorkerRig::spec({4}, {4}), {rig.record(rig.compute_stream())}),
+              ErrorCode::kNone);
     results = rig.poll(1);
     ASSERT_EQ(results.size(), 1U);
     EXPECT_EQ(results[0].job_id, 2U);
@@ -174,7 +175,7 @@ TEST(WorkerFaults, ALateCompletionIsReportedOnce) {
     WorkerRig rig(with(
         {.kind = Fault::Kind::kReadyLate, .function = Function::kEventRecord, .nth = 2, .count = 9},
         schedule));
-    ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+    ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), ErrorCode::kNone);
     rig.worker().begin_step();
     std::vector<TransferResult> results;
     for (int polls = 0; polls < 200; ++polls) rig.worker().poll(results);
@@ -192,8 +193,8 @@ TEST(WorkerFaults, AnAsynchronousErrorFailsAllInFlight) {
                               schedule);
     options.has_given_memory = false;
     WorkerRig rig(options);
-    ASSERT_EQ(rig.worker().store(1, WorkerRig::spec({0}, {0})), "");
-    ASSERT_EQ(rig.worker().store(2, WorkerRig::spec({2}, {2})), "");
+    ASSERT_EQ(rig.worker().store(1, WorkerRig::spec({0}, {0})), ErrorCode::kNone);
+    ASSERT_EQ(rig.worker().store(2, WorkerRig::spec({2}, {2})), ErrorCode::kNone);
     rig.worker().begin_step();
     auto results = rig.poll(2);
     ASSERT_EQ(results.size(), 2U);
@@ -202,7 +203,7 @@ TEST(WorkerFaults, AnAsynchronousErrorFailsAllInFlight) {
       EXPECT_FALSE(result.is_at_rest);
     }
     // Nothing more can be done, and that is said of each transfer.
-    ASSERT_EQ(rig.worker().store(3, WorkerRig::spec({4}, {4})), "");
+    ASSERT_EQ(rig.worker().store(3, WorkerRig::spec({4}, {4})), ErrorCode::kNone);
     results = rig.worker().shutdown();
     ASSERT_EQ(results.size(), 1U);
     EXPECT_EQ(results[0].code, cudaErrorIllegalAddress);
@@ -217,7 +218,7 @@ TEST(WorkerFaults, MemoryThatMayStillBeWrittenIsNotGivenBack) {
         with({.function = Function::kStreamSynchronize, .code = cudaErrorUnknown}, schedule);
     options.has_given_memory = false;
     WorkerRig rig(options);
-    ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+    ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), ErrorCode::kNone);
     const auto results = rig.worker().shutdown();
     ASSERT_EQ(results.size(), 1U);
     EXPECT_EQ(results[0].code, cudaErrorUnknown);
@@ -240,10 +241,11 @@ TEST(WorkerFaults, ShutdownDrainsWhatIsInFlightAndDeferred) {
       options.has_given_memory = has_given_memory;
       WorkerRig rig(options);
       rig.compute(0, 0);
-      ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), "");
+      ASSERT_EQ(rig.store(1, WorkerRig::spec({0}, {0})), ErrorCode::kNone);
       rig.worker().begin_step();
-      ASSERT_EQ(rig.store(2, WorkerRig::spec({2}, {2})), "");
-      ASSERT_EQ(rig.load(3, WorkerRig::spec({5}, {5}), {rig.record(rig.compute_stream())}), "");
+      ASSERT_EQ(rig.store(2, WorkerRig::spec({2}, {2})), ErrorCode::kNone);
+      ASSERT_EQ(rig.load(3, WorkerRig::spec({5}, {5}), {rig.record(rig.compute_stream())}),
+                ErrorCode::kNone);
       const auto results = rig.worker().shutdown();
       ASSERT_EQ(results.size(), 3U);
       for (const TransferResult& result : results) EXPECT_TRUE(result.succeeded());
@@ -260,7 +262,7 @@ TEST(WorkerFaults, TheBytesShowWhatTheRuntimeDoesNotSay) {
       WorkerRig rig(
           with({.kind = kind, .function = Function::kMemcpyBatchAsync, .entry = 2, .count = 16},
                schedule));
-      ASSERT_EQ(rig.store(1, scattered()), "");
+      ASSERT_EQ(rig.store(1, scattered()), ErrorCode::kNone);
       rig.worker().begin_step();
       const auto results = rig.poll(1);
       ASSERT_EQ(results.size(), 1U);

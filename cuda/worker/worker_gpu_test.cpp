@@ -64,7 +64,7 @@ void round_trip(CopyPathKind path) {
   }
   for (std::uint32_t row = 0; row <= half / 4; ++row) store.cpu_blocks.push_back(row * 3 % 32);
   load.cpu_blocks = store.cpu_blocks;
-  ASSERT_EQ(worker.store(1, store), "");
+  ASSERT_EQ(worker.store(1, store), ErrorCode::kNone);
   const JobId stored[] = {1};
   KVFENCE_ASSERT_OK(worker.wait(stored));
   std::vector<TransferResult> results;
@@ -72,7 +72,7 @@ void round_trip(CopyPathKind path) {
   EXPECT_TRUE(results[0].succeeded()) << cudaGetErrorName(results[0].code);
   KVFENCE_ASSERT_OK(cudaEventRecord(after, compute));
   const cudaEvent_t load_after[] = {after};
-  ASSERT_EQ(worker.load(2, load, load_after), "");
+  ASSERT_EQ(worker.load(2, load, load_after), ErrorCode::kNone);
   results = worker.shutdown();
   ASSERT_EQ(results.size(), 1U);
   EXPECT_TRUE(results[0].succeeded()) << cudaGetErrorName(results[0].code);

@@ -32,8 +32,7 @@ std::vector<LayerTensors> layers_of(worker::Layout layout, std::uintptr_t addres
     return LayerTensors{.name = std::move(name),
                         .tensors = {{at(tensor), 2, {n, 2, 16}, {stride / 2, 16, 1}}},
                         .page_bytes = stride,
-                        .unpadded_page_bytes = 64,
-                        .block_dim = 0};
+                        .unpadded_page_bytes = 64};
   };
   const auto kv_first = [&](std::string name, std::size_t tensor) {
     return LayerTensors{.name = std::move(name),
@@ -59,8 +58,7 @@ std::vector<LayerTensors> layers_of(worker::Layout layout, std::uintptr_t addres
                .kind = LayerKind::kMamba,
                .tensors = {{at(0), 4, {n, 3, 4}, {24, 4, 1}}, {at(0) + 48, 2, {n, 16}, {48, 1}}},
                .page_bytes = 96,
-               .unpadded_page_bytes = 80,
-               .block_dim = 0}};
+               .unpadded_page_bytes = 80}};
     case worker::Layout::kPadded:
       return {blocks_first("a", 0, 96)};
   }
@@ -262,7 +260,7 @@ std::uint32_t WorkerOnVirtualDevice::num_stray_bytes() const {
 
 // The worker refuses a load without an event when it takes it. With several ranks that is too late:
 // the first rank that refuses says why.
-ErrorCode WorkerOnVirtualDevice::refusal_of(const worker::Transfer& transfer) {
+ErrorCode WorkerOnVirtualDevice::refusal_of(const worker::Transfer& transfer) const {
   const ErrorCode error =
       worker_->refusal_of(transfer.job_id, transfer.direction, spec_of(transfer));
   if (error != ErrorCode::kNone || transfer.direction == Direction::kStore || transfer.has_event) {
@@ -271,7 +269,7 @@ ErrorCode WorkerOnVirtualDevice::refusal_of(const worker::Transfer& transfer) {
   return ErrorCode::kNotOrdered;
 }
 
-ErrorCode WorkerOnVirtualDevice::transfer_async(const worker::Transfer& transfer) {
+void WorkerOnVirtualDevice::transfer_async(const worker::Transfer& transfer) {
   const virtual_device::Installed installed(device_);
   const bool is_store = transfer.direction == Direction::kStore;
   Unreported taken{.job_id = transfer.job_id,
@@ -279,34 +277,28 @@ ErrorCode WorkerOnVirtualDevice::transfer_async(const worker::Transfer& transfer
                    .gpu_blocks = transfer.gpu_blocks,
                    .is_deferred = is_store};
   if (is_store) {
-    static_cast<void>(worker_->store(transfer.job_id, spec_of(transfer)));
+    KVFENCE_CHECK(worker_->store(transfer.job_id, spec_of(transfer)) == ErrorCode::kNone,
+                  "a store is not refused");
   } else {
     load(transfer, taken);
   }
-  const ErrorCode error = worker_->refusal_code();
-  if (error != ErrorCode::kNone) return error;
   if (is_store && worker::counts_fit(transfer, options_.block_size_factor)) {
     taken.cpu_pages = worker::cpu_pages_of(transfer, options_.block_size_factor);
   }
   unreported_.push_back(std::move(taken));
-  return error;
 }
 
 void WorkerOnVirtualDevice::load(const worker::Transfer& transfer, const Unreported& taken) {
   const bool is_lost = device_.is_lost();
   std::vector<cudaEvent_t> events;
-  if (transfer.has_event) {
-    for (const cudaStream_t stream : {other_, compute_}) {
-      // A lost device makes no event, and fails before it looks at one: any handle will do.
-      events.push_back(is_lost ? reinterpret_cast<cudaEvent_t>(this) : record(stream));
-    }
+  for (const cudaStream_t stream : {other_, compute_}) {
+    // A lost device makes no event, and fails before it looks at one: any handle will do.
+    events.push_back(is_lost ? reinterpret_cast<cudaEvent_t>(this) : record(stream));
   }
   {
-    const bool is_known =
-        std::all_of(taken.gpu_blocks.begin(), taken.gpu_blocks.end(),
-                    [this](std::uint32_t block) { return block < options_.num_gpu_blocks; });
-    const Armed armed(*this, 0, is_known ? &taken : nullptr);
-    static_cast<void>(worker_->load(transfer.job_id, spec_of(transfer), events));
+    const Armed armed(*this, 0, &taken);
+    KVFENCE_CHECK(worker_->load(transfer.job_id, spec_of(transfer), events) == ErrorCode::kNone,
+                  "a load is not refused");
   }
   if (device_.is_lost()) return;  // by now, perhaps
   for (const cudaEvent_t event : events) ok(cudaEventDestroy(event));
@@ -387,12 +379,10 @@ ErrorCode WorkerOnVirtualDevice::refusal_of_forward(Numbers reads, Numbers write
   return ErrorCode::kNone;
 }
 
-ErrorCode WorkerOnVirtualDevice::forward(Numbers reads, Numbers writes) {
-  const ErrorCode error = refusal_of_forward(reads, writes);
-  if (error != ErrorCode::kNone) return error;
+void WorkerOnVirtualDevice::forward(Numbers reads, Numbers writes) {
   const std::uint32_t generation = ++generation_;
   // A lost device takes no work.
-  if (device_.is_lost()) return ErrorCode::kNone;
+  if (device_.is_lost()) return;
   const virtual_device::Installed installed(device_);
   const virtual_device::Time time =
       device_.queue().enqueued(actor_of(worker::Stream::kCompute)) + 1;
@@ -404,7 +394,6 @@ ErrorCode WorkerOnVirtualDevice::forward(Numbers reads, Numbers writes) {
                       }
                       for (const std::uint32_t block : writes) write(block, generation);
                     }));
-  return ErrorCode::kNone;
 }
 
 void WorkerOnVirtualDevice::write(std::uint32_t block, std::uint32_t generation) {
@@ -460,10 +449,7 @@ ErrorCode WorkersOnVirtualDevices::transfer_async(const worker::Transfer& transf
     const ErrorCode error = rank->refusal_of(transfer);
     if (error != ErrorCode::kNone) return error;
   }
-  for (const auto& rank : ranks_) {
-    const ErrorCode error = rank->transfer_async(transfer);
-    if (error != ErrorCode::kNone) return error;
-  }
+  for (const auto& rank : ranks_) rank->transfer_async(transfer);
   pending_.push_back({.ended = {transfer.job_id, transfer.direction, true, true}});
   return ErrorCode::kNone;
 }
@@ -473,7 +459,7 @@ ErrorCode WorkersOnVirtualDevices::forward(Numbers reads, Numbers writes) {
     const ErrorCode error = rank->refusal_of_forward(reads, writes);
     if (error != ErrorCode::kNone) return error;
   }
-  for (const auto& rank : ranks_) static_cast<void>(rank->forward(reads, writes));
+  for (const auto& rank : ranks_) rank->forward(reads, writes);
   return ErrorCode::kNone;
 }
 

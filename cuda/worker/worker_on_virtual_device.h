@@ -31,15 +31,17 @@ class WorkerOnVirtualDevice : public RankDevice {
   ~WorkerOnVirtualDevice() { close(); }
 
   /// What transfer_async would be refused with.
-  ErrorCode refusal_of(const worker::Transfer& transfer);
-  ErrorCode transfer_async(const worker::Transfer& transfer);
+  ErrorCode refusal_of(const worker::Transfer& transfer) const;
+  /// Requires that it is not refused.
+  void transfer_async(const worker::Transfer& transfer);
   void start_kv_transfers();
   void get_finished(std::vector<worker::Ended>& ended);
   bool wait(std::span<const std::uint32_t> job_ids);
   void shutdown(std::vector<worker::Ended>& ended);
   ErrorCode refusal_of_forward(std::span<const std::uint32_t> reads,
                                std::span<const std::uint32_t> writes) const;
-  ErrorCode forward(std::span<const std::uint32_t> reads, std::span<const std::uint32_t> writes);
+  /// Requires that it is not refused.
+  void forward(std::span<const std::uint32_t> reads, std::span<const std::uint32_t> writes);
   bool advance(worker::Stream stream, std::uint32_t num_steps = 0);
   void fail_next(worker::Fault fault) { next_fault_ = fault; }
   void take_seen(std::vector<worker::Seen>& seen);

@@ -135,11 +135,11 @@ class RandomProgram {
 
     const JobId job_id = ++last_job_id_;
     if (is_store) {
-      expect(rig_.store(job_id, spec).empty(), "a good store was refused");
+      expect(rig_.store(job_id, spec) == ErrorCode::kNone, "a good store was refused");
     } else {
       const cudaEvent_t after =
           rig_.record(orders_loads_ ? rig_.compute_stream() : rig_.other_stream());
-      expect(rig_.load(job_id, spec, {after}).empty(), "a good load was refused");
+      expect(rig_.load(job_id, spec, {after}) == ErrorCode::kNone, "a good load was refused");
     }
     reached.num_partial += is_partial ? 1 : 0;
     busy_gpu_.insert(spec.gpu_blocks.begin(), spec.gpu_blocks.end());

@@ -14,7 +14,7 @@
 
 #include "contract/core/check.h"
 #include "contract/worker/content_report.h"
-#include "cuda/figures/host_access.h"
+#include "cuda/copy_paths/host_access.h"
 #include "cuda/worker/worker.h"
 #include "cuda/worker/worker_test_device.h"
 
@@ -51,7 +51,8 @@ inline std::vector<NamedLayers> all_layouts(std::uintptr_t address) {
                         .group = group,
                         .tensors = {{at(tensor), 2, {2, n, 2, 16}, {n * 32, 32, 16, 1}}},
                         .page_bytes = 128,
-                        .unpadded_page_bytes = 128};
+                        .unpadded_page_bytes = 128,
+                        .block_dim = 1};
   };
   const auto mamba = [&](std::string name, std::size_t group, std::size_t tensor) {
     return LayerTensors{
@@ -71,7 +72,8 @@ inline std::vector<NamedLayers> all_layouts(std::uintptr_t address) {
          .kind = LayerKind::kCrossLayers,
          .tensors = {{at(0), 2, {3, n, 16}, {16, 48, 1}}},
          .page_bytes = 96,
-         .unpadded_page_bytes = 96}}},
+         .unpadded_page_bytes = 96,
+         .block_dim = 1}}},
       {"mamba", 1, {mamba("a", 0, 0)}},
       {"padding", 1, {blocks_first("a", 0, 0, 96, 64)}},
       {"hybrid",
@@ -189,15 +191,15 @@ class WorkerRig {
       cpu_begin += (count + skipped + factor_ - 1) / factor_;
     }
   }
-  /// A store or a load of the worker's that should succeed; what a refusal says.
-  std::string store(JobId job_id, const TransferSpec& spec) {
-    std::string refusal = worker_->store(job_id, spec);
-    if (refusal.empty()) expect(Direction::kStore, spec);
+  /// A store or a load of the worker's that should succeed.
+  ErrorCode store(JobId job_id, const TransferSpec& spec) {
+    const ErrorCode refusal = worker_->store(job_id, spec);
+    if (refusal == ErrorCode::kNone) expect(Direction::kStore, spec);
     return refusal;
   }
-  std::string load(JobId job_id, const TransferSpec& spec, std::vector<cudaEvent_t> after) {
-    std::string refusal = worker_->load(job_id, spec, after);
-    if (refusal.empty()) expect(Direction::kLoad, spec);
+  ErrorCode load(JobId job_id, const TransferSpec& spec, std::vector<cudaEvent_t> after) {
+    const ErrorCode refusal = worker_->load(job_id, spec, after);
+    if (refusal == ErrorCode::kNone) expect(Direction::kLoad, spec);
     return refusal;
   }
   /// Polls until `count` results are there.
