@@ -1,7 +1,7 @@
 /// `kvfence_gpu_bench`: what copies cost on this machine's GPU. ci/gpu runs it.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -10,14 +10,8 @@
 
 namespace {
 
-constexpr const char* kUsage =
-    R"(kvfence_gpu_bench [--json FILE] [--seconds N] [--calibration]
-
-  --json FILE    writes every figure to FILE too
-  --seconds N    begins no further row of copies after N seconds (default 240)
-  --calibration  prints the table that chooses a copy path, and nothing else
-
-Tables, on the standard output:
+constexpr const char* kTables =
+    R"(Tables, on the standard output:
   races    id path barrier corrupt early what   the copy worker's races, compute held behind a latch;
            the arm without a barrier has to be corrupt (M3 may be), the one with it never
   kernels  fill check copy, GB/s   the GPU's own memory: contents written, contents read, and what a
@@ -34,11 +28,6 @@ Exit codes: 0 measured, nothing wrong; 1 wrong bytes, a race that is not as expe
 the runtime; 2 usage; 77 no GPU, with the reason.
 )";
 
-int usage(const std::string& what) {
-  std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
-  return 2;
-}
-
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -46,28 +35,18 @@ int main(int count, char** arguments) {
   FigureOptions options;
   std::string json;
   bool only_calibration = false;
-  for (int index = 1; index < count; ++index) {
-    const std::string argument = arguments[index];
-    const std::string value = index + 1 < count ? arguments[index + 1] : "";
-    if (argument == "--help") {
-      std::printf("%s", kUsage);
-      return 0;
-    }
-    if (argument == "--calibration") {
-      only_calibration = true;
-      continue;
-    }
-    if (argument != "--json" && argument != "--seconds") return usage(argument + ": unknown");
-    if (value.empty()) return usage(argument + ": expected a value");
-    ++index;
-    if (argument == "--json") json = value;
-    if (argument == "--seconds") {
-      char* end = nullptr;
-      options.seconds_max = std::strtod(value.c_str(), &end);
-      if (*end != '\0' || options.seconds_max < 0) {
-        return usage("--seconds: expected a number of seconds, found '" + value + "'");
-      }
-    }
+  CLI::App app("What copies cost on this machine's GPU.");
+  app.footer(kTables);
+  app.add_option("--json", json, "writes every figure to this file too");
+  app.add_option("--seconds", options.seconds_max, "begins no further row of copies after so many")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_flag("--calibration", only_calibration,
+               "prints the table that chooses a copy path, and nothing else");
+  try {
+    app.parse(count, arguments);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
   }
 
   const Devices found = find_devices();
