@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "contract/eviction/cache_policy.h"
@@ -18,22 +17,11 @@ using BlockFileHeader = std::array<std::byte, kBlockFileHeaderBytes>;
 /// The header of a block's file. Reads every byte of the block.
 BlockFileHeader block_file_header(OffloadKeyView key, std::span<const std::byte> block);
 
-/// What is wrong with a file, the first in this order.
-enum class BlockFileFlaw : std::uint8_t {
-  kNone,
-  kMagic,         ///< no block file
-  kVersion,       ///< of another format
-  kHeaderDigest,  ///< the header was changed
-  kBlockBytes,    ///< of another block size
-  kKey,           ///< of another key
-  kBlockDigest,   ///< the block was changed
-};
+/// Whether it is the whole header of a file with that key's block, of that size. The block was not
+/// read yet.
+bool is_header_of(const BlockFileHeader& header, OffloadKeyView key, std::size_t block_bytes);
 
-/// Judges the header, before the block is read: never kBlockDigest.
-BlockFileFlaw check_header(const BlockFileHeader& header, OffloadKeyView key,
-                           std::size_t block_bytes);
-
-/// Judges the block by its header, which was found good: kNone or kBlockDigest.
-BlockFileFlaw check_block(const BlockFileHeader& header, std::span<const std::byte> block);
+/// Whether the block is the one that the file was written with. Requires: is_header_of(header).
+bool has_block(const BlockFileHeader& header, std::span<const std::byte> block);
 
 }  // namespace kvfence::optimized

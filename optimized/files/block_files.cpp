@@ -135,11 +135,11 @@ BlockFiles::Reading BlockFiles::read_file(FileHandle file, OffloadKeyView key,
   const std::int64_t header_read = read_all(files_, file, header);
   if (header_read < 0) return Reading::kFailed;
   if (header_read < static_cast<std::int64_t>(header.size())) return Reading::kBad;
-  if (check_header(header, key, block.size()) != BlockFileFlaw::kNone) return Reading::kBad;
+  if (!is_header_of(header, key, block.size())) return Reading::kBad;
   const std::int64_t block_read = read_all(files_, file, block);
   if (block_read < 0) return Reading::kFailed;
   if (block_read < static_cast<std::int64_t>(block.size())) return Reading::kBad;
-  if (check_block(header, block) != BlockFileFlaw::kNone) return Reading::kBad;
+  if (!has_block(header, block)) return Reading::kBad;
   return Reading::kWhole;
 }
 

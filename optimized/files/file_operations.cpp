@@ -1,5 +1,6 @@
 #include "optimized/files/file_operations.h"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace kvfence::optimized {
@@ -14,6 +15,19 @@ FileHandle open_file(FileOperations& files, const std::string& path) {
   FileHandle file = -EINTR;
   while (file == -EINTR) file = files.open(path);
   return file;
+}
+
+FileHandle take_lock(FileOperations& files, const std::string& path) {
+  const FileHandle file = files.open_lock(path);
+  if (file < 0) return file;
+  int error = files.try_lock(file);
+  if (error >= 0) {
+    const int num_links = files.num_links(file);
+    error = num_links == 0 ? -ESTALE : std::min(num_links, 0);
+  }
+  if (error >= 0) return file;
+  files.close(file);
+  return error;
 }
 
 bool write_all(FileOperations& files, FileHandle file, std::span<const std::byte> bytes) {

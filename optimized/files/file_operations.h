@@ -55,6 +55,9 @@ class FileOperations {
 
 FileHandle create_file(FileOperations& files, const std::string& path);
 FileHandle open_file(FileOperations& files, const std::string& path);
+/// The lock of a lock file that still has its name. -EWOULDBLOCK: somebody has it; -ESTALE:
+/// somebody removed the file meanwhile.
+FileHandle take_lock(FileOperations& files, const std::string& path);
 /// Whether all were written.
 bool write_all(FileOperations& files, FileHandle file, std::span<const std::byte> bytes);
 /// How many bytes came before the file ended, or a negative errno. No bytes are read as well: the

@@ -7,8 +7,6 @@
 /// Several tiers, of one process or of many, may use the same folders at a time: what one has
 /// stored the others find.
 
-#include <memory>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -27,8 +25,9 @@ class FileTier final : public SecondaryTier {
   /// Requires: check_config(config) finds nothing wrong; primary has slots of 1 byte or more.
   /// Throws std::system_error if the system has no more threads.
   FileTier(const FileTierConfig& config, PrimaryKvView primary, FileOperations& files);
-  FileTier(FileTier&&) noexcept = default;
-  FileTier& operator=(FileTier&&) noexcept = default;
+  // Threads point into it.
+  FileTier(const FileTier&) = delete;
+  FileTier& operator=(const FileTier&) = delete;
   /// As shutdown.
   ~FileTier() override = default;
 
@@ -50,12 +49,12 @@ class FileTier final : public SecondaryTier {
   void add_to(StateHash& hash) const override;
 
  private:
-  /// Stays at its place when the tier is moved: threads point into it.
-  struct State;
-
   void submit(const TierJob& job, DualQueueThreadPool::Queue queue);
 
-  std::shared_ptr<State> state_;
+  const PrimaryKvView primary_;
+  BlockFiles blocks_;
+  // Last, so that its threads are gone before what they use.
+  DualQueueThreadPool pool_;
 };
 
 }  // namespace kvfence::optimized

@@ -276,20 +276,6 @@ TEST_F(FileTierTest, AFileThatMayNotGrow) {
   EXPECT_TRUE(store(1));
 }
 
-TEST_F(FileTierTest, MovesWithItsJobs) {
-  slots_.fill(1, 1);
-  const OffloadKey key = key_of_number(1);
-  const OffloadKeyView view = key;
-  const SlotId slot = 1;
-  tier_->submit_store({3, {&view, 1}, {&slot, 1}, {"r"}});
-  FileTier moved = std::move(*tier_);
-  SecondaryTierHandle handle(std::make_unique<FileTier>(std::move(moved)));
-  dynamic_cast<FileTier&>(*handle.get()).wait_idle();
-  std::vector<JobResult> results;
-  handle->get_finished_jobs(results);
-  EXPECT_EQ(results, (std::vector<JobResult>{{3, true}}));
-}
-
 TEST_F(FileTierTest, SaysWhatIsWrongWithAConfiguration) {
   config_.n_read_threads = 0;
   EXPECT_EQ(check_config(config_),

@@ -18,17 +18,6 @@ std::filesystem::path parent_folder() {
   return in_memory ? memory : std::filesystem::temp_directory_path();
 }
 
-/// The lock of a file that still has its name, or a negative errno.
-FileHandle take_lock(PosixFileOperations& files, const std::string& path) {
-  const FileHandle file = files.open_lock(path);
-  if (file < 0) return file;
-  int error = files.try_lock(file);
-  if (error == 0 && files.num_links(file) == 0) error = -EWOULDBLOCK;
-  if (error == 0) return file;
-  files.close(file);
-  return error;
-}
-
 /// Under its lock, the lock file last: whoever gets the lock of one that has its name owns the
 /// folder.
 void remove_locked(PosixFileOperations& files, const std::string& path, FileHandle lock) {
@@ -62,8 +51,8 @@ TemporaryFolder::TemporaryFolder(const std::string& kind) {
     path_ = (parent / (start + std::to_string(number))).string();
     lock_ = take_lock(files_, path_ + kLockEnding);
     // Somebody else's, maybe another user's.
-    const bool is_taken =
-        lock_ == -EWOULDBLOCK || (lock_ == -EACCES && std::filesystem::exists(path_ + kLockEnding));
+    const bool is_taken = lock_ == -EWOULDBLOCK || lock_ == -ESTALE ||
+                          (lock_ == -EACCES && std::filesystem::exists(path_ + kLockEnding));
     if (lock_ < 0 && !is_taken) {
       throw std::system_error(-lock_, std::generic_category(), path_ + kLockEnding);
     }

@@ -39,9 +39,9 @@ int WriterNames::claim() {
   for (std::uint32_t number = 0; number < kWritersMax; ++number) {
     // Its names may have been given out by another one.
     if (numbers.contains(number)) continue;
-    const int error = take_lock(number, lock_);
-    if (error == -EWOULDBLOCK || error == -ESTALE) continue;
-    if (error < 0) return error;
+    lock_ = take_lock(files_, lock_path(number));
+    if (lock_ == -EWOULDBLOCK || lock_ == -ESTALE) continue;
+    if (lock_ < 0) return lock_;
     is_writer_ = true;
     number_ = number;
     return 0;
@@ -67,27 +67,10 @@ void WriterNames::release_locked(bool keep_lock) {
   is_writer_ = false;
 }
 
-/// -EWOULDBLOCK: its writer is alive. -ESTALE: another one removed the lock file meanwhile.
-int WriterNames::take_lock(std::uint32_t number, FileHandle& lock) {
-  const FileHandle file = files_.open_lock(lock_path(number));
-  if (file < 0) return file;
-  int error = files_.try_lock(file);
-  if (error >= 0) {
-    const int num_links = files_.num_links(file);
-    error = num_links < 0 ? num_links : num_links == 0 ? -ESTALE : 0;
-  }
-  if (error < 0) {
-    files_.close(file);
-    return error;
-  }
-  lock = file;
-  return 0;
-}
-
 /// Whether the number is free, without a file.
 bool WriterNames::reclaim(std::uint32_t number) {
-  FileHandle lock = -1;
-  if (take_lock(number, lock) < 0) return false;
+  const FileHandle lock = take_lock(files_, lock_path(number));
+  if (lock < 0) return false;
   const bool removed = remove_temporary_files(number);
   files_.remove(lock_path(number));
   files_.close(lock);

@@ -40,7 +40,6 @@ class WriterNames {
   void release(bool keep_lock = false);
 
  private:
-  int take_lock(std::uint32_t number, FileHandle& lock);
   bool reclaim(std::uint32_t number);
   bool remove_temporary_files(std::uint32_t number);
   std::string lock_path(std::uint32_t number) const;
