@@ -1,15 +1,9 @@
 #include "optimized/pool/event_log.h"
 
 #include <string>
-#include <utility>
 #include <variant>
 
 namespace kvfence::optimized {
-
-void EventLog::add_string(std::string_view text) {
-  string_bytes_.push_back(static_cast<std::uint32_t>(text.size()));
-  chars_.insert(chars_.end(), text.begin(), text.end());
-}
 
 void EventLog::begin_block_stored(std::uint32_t block_size, const std::optional<LoraRequest>& lora,
                                   std::optional<GroupId> group_idx,
@@ -17,11 +11,9 @@ void EventLog::begin_block_stored(std::uint32_t block_size, const std::optional<
                                   std::span<const TokenId> token_ids) {
   records_.push_back({.kind = Kind::kBlockStored,
                       .has_parent = parent_block_hash.has_value(),
-                      .has_lora = lora.has_value(),
-                      .has_group = group_idx.has_value(),
-                      .group_idx = group_idx.value_or(0),
+                      .group_idx = group_idx,
                       .block_size = block_size,
-                      .lora_id = lora ? lora->id : 0,
+                      .lora_id = lora ? std::optional(lora->id) : std::nullopt,
                       .num_hashes = 0,
                       .num_tokens = token_ids.size()});
   if (parent_block_hash) add_string(*parent_block_hash);
@@ -47,8 +39,7 @@ void EventLog::add_stored_block(BlockHashView hash, const ExtraKeys& extra_keys)
 void EventLog::add_block_removed(BlockHashView hash, std::optional<GroupId> group_idx) {
   Record record;
   record.kind = Kind::kBlockRemoved;
-  record.has_group = group_idx.has_value();
-  record.group_idx = group_idx.value_or(0);
+  record.group_idx = group_idx;
   records_.push_back(record);
   add_string(hash);
 }
@@ -61,15 +52,13 @@ class EventLog::Reader {
   explicit Reader(const EventLog& log) : log_(log) {}
 
   KVCacheEvent next(const Record& record) {
-    const std::optional<GroupId> group_idx =
-        record.has_group ? std::optional<GroupId>(record.group_idx) : std::nullopt;
     switch (record.kind) {
       case Kind::kBlockStored: {
         BlockStored event;
         event.block_size = record.block_size;
-        event.group_idx = group_idx;
+        event.group_idx = record.group_idx;
         if (record.has_parent) event.parent_block_hash = next_string();
-        if (record.has_lora) event.lora = LoraRequest{next_string(), record.lora_id};
+        if (record.lora_id) event.lora = LoraRequest{next_string(), *record.lora_id};
         const auto tokens = log_.token_ids_.begin() + static_cast<std::ptrdiff_t>(token_);
         event.token_ids.assign(tokens, tokens + static_cast<std::ptrdiff_t>(record.num_tokens));
         token_ += record.num_tokens;
@@ -80,7 +69,7 @@ class EventLog::Reader {
         return event;
       }
       case Kind::kBlockRemoved:
-        return BlockRemoved{next_string(), group_idx, std::nullopt};
+        return BlockRemoved{next_string(), record.group_idx, std::nullopt};
       case Kind::kAllBlocksCleared:
         break;
     }
@@ -89,9 +78,8 @@ class EventLog::Reader {
 
  private:
   std::string next_string() {
-    const std::size_t size = log_.string_bytes_[string_++];
-    char_ += size;
-    return {log_.chars_.data() + char_ - size, size};
+    const std::span<const char> text = log_.strings_[string_++];
+    return {text.begin(), text.end()};
   }
 
   std::optional<ExtraKeys> next_extra_keys() {
@@ -114,7 +102,6 @@ class EventLog::Reader {
   std::size_t stored_hash_ = 0;
   std::size_t extra_key_ = 0;
   std::size_t string_ = 0;
-  std::size_t char_ = 0;
 };
 
 void EventLog::take(std::vector<KVCacheEvent>& out) {
@@ -126,34 +113,7 @@ void EventLog::take(std::vector<KVCacheEvent>& out) {
   token_ids_.clear();
   num_extra_keys_.clear();
   extra_keys_.clear();
-  string_bytes_.clear();
-  chars_.clear();
-}
-
-void EventLog::Record::add_to(StateHash& hash) const {
-  hash.add(static_cast<int>(kind));
-  hash.add(has_parent);
-  hash.add(has_lora);
-  hash.add(has_group);
-  hash.add(group_idx);
-  hash.add(block_size);
-  hash.add(lora_id);
-  hash.add(num_hashes);
-  hash.add(num_tokens);
-}
-
-void EventLog::ExtraKeyRecord::add_to(StateHash& hash) const {
-  hash.add(is_mm);
-  hash.add(offset);
-}
-
-void EventLog::add_to(StateHash& hash) const {
-  hash.add(records_);
-  hash.add(token_ids_);
-  hash.add(num_extra_keys_);
-  hash.add(extra_keys_);
-  hash.add(string_bytes_);
-  hash.add(std::string_view(chars_.data(), chars_.size()));
+  strings_.clear();
 }
 
 }  // namespace kvfence::optimized

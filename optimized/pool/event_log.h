@@ -2,9 +2,9 @@
 
 /// EventLog: the KV cache events of a pool, flat, until the caller takes them.
 ///
-/// Records and their variable parts lie back to back in four arenas that keep their capacity, so a
-/// log that is emptied regularly stops allocating. take() is what builds the contract's event
-/// objects.
+/// The variable parts of the records lie back to back in arenas that keep their capacity, so a log
+/// that is emptied regularly stops allocating. take() is what builds the contract's event objects.
+/// The strings of all events have less than 4 GiB.
 
 #include <cstdint>
 #include <optional>
@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/flat_lists.h"
 #include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_hash.h"
@@ -22,7 +23,7 @@ namespace kvfence::optimized {
 
 class EventLog {
  public:
-  /// BlockStored comes in steps: begin, one add_stored_block a hash, end.
+  /// BlockStored comes in steps: begin, then one add_stored_block a hash.
   void begin_block_stored(std::uint32_t block_size, const std::optional<LoraRequest>& lora,
                           std::optional<GroupId> group_idx,
                           std::optional<BlockHashView> parent_block_hash,
@@ -39,7 +40,9 @@ class EventLog {
   void take(std::vector<KVCacheEvent>& out);
 
   /// Takes in the events so far.
-  void add_to(StateHash& hash) const;
+  void add_to(StateHash& hash) const {
+    hash.add_all(records_, token_ids_, num_extra_keys_, extra_keys_, strings_);
+  }
 
  private:
   enum class Kind : std::uint8_t { kBlockStored, kBlockRemoved, kAllBlocksCleared };
@@ -48,33 +51,35 @@ class EventLog {
   struct Record {
     Kind kind = Kind::kAllBlocksCleared;
     bool has_parent = false;
-    bool has_lora = false;
-    bool has_group = false;
-    GroupId group_idx = 0;
+    std::optional<GroupId> group_idx;
     std::uint32_t block_size = 0;
-    std::uint32_t lora_id = 0;
+    std::optional<std::uint32_t> lora_id;
     std::uint32_t num_hashes = 0;
     std::size_t num_tokens = 0;
-    void add_to(StateHash& hash) const;
+    void add_to(StateHash& hash) const {
+      hash.add_all(kind, has_parent, group_idx, block_size, lora_id, num_hashes, num_tokens);
+    }
   };
 
   /// An extra key; its text is a string.
   struct ExtraKeyRecord {
     bool is_mm = false;
     std::int64_t offset = 0;
-    void add_to(StateHash& hash) const;
+    void add_to(StateHash& hash) const { hash.add_all(is_mm, offset); }
   };
 
   class Reader;
 
-  void add_string(std::string_view text);
+  void add_string(std::string_view text) {
+    strings_.append(text);
+    strings_.end_list();
+  }
 
   std::vector<Record> records_;
   std::vector<TokenId> token_ids_;
   std::vector<std::uint32_t> num_extra_keys_;  ///< one a stored hash
   std::vector<ExtraKeyRecord> extra_keys_;
-  std::vector<std::uint32_t> string_bytes_;  ///< lengths of the strings in chars_
-  std::vector<char> chars_;
+  FlatLists<char> strings_;
 };
 
 }  // namespace kvfence::optimized
