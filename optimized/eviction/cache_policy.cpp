@@ -262,14 +262,10 @@ void CachePolicy::lists(PolicyLists& out) const {
 
 /// The order within a list is state, that between T1 and T2 is not: no decision compares them.
 void CachePolicy::add_to(StateHash& hash) const {
-  hash.add(num_held_);
-  hash.add(num_in_t1_);
+  hash.add_all(num_held_, num_in_t1_);
   for (List list : {List::kT1, List::kT2}) {
-    for_each_block(list, [&](Index index) {
-      hash.add_entry(key_of(index));
-      hash.add(ref_cnt(index));
-      hash.add(slot(index));
-    });
+    for_each_block(
+        list, [&](Index index) { hash.add_entry(key_of(index), ref_cnt(index), slot(index)); });
   }
   for (List list : {List::kB1, List::kB2}) {
     hash.add(ghosts_.size(ghost_part(list)));

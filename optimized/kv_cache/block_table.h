@@ -28,12 +28,8 @@ struct RequestBlocks {
   bool has_running_state = false;  ///< its last 1 + num_speculative_blocks are its own; Mamba align
 
   void add_to(StateHash& hash) const {
-    hash.add(blocks);
-    hash.add(num_cached_blocks);
-    hash.add(last_state_block_idx);
-    hash.add(is_allocated);
-    hash.add(is_running);
-    hash.add(has_running_state);
+    hash.add_all(blocks, num_cached_blocks, last_state_block_idx, is_allocated, is_running,
+                 has_running_state);
   }
   friend bool operator==(const RequestBlocks&, const RequestBlocks&) = default;
 };

@@ -60,10 +60,7 @@ class KVCacheCoordinator {
   void new_step_starts();
 
   /// Takes in the whole state.
-  void add_to(StateHash& hash) const {
-    hash.add(pool_);
-    hash.add(groups_);
-  }
+  void add_to(StateHash& hash) const { hash.add_all(pool_, groups_); }
 
  private:
   /// Groups of one spec, which are looked up together.

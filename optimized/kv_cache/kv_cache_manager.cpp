@@ -50,15 +50,10 @@ void KVCacheManager::get_computed_blocks(const KVRequest& request, ComputedBlock
     clear_all(out.blocks, config_.groups.size());
   }
   if (!is_asked) return;
-  if (request.was_preempted) {
-    ++stats_.preempted_requests;
-    stats_.preempted_queries += num_tokens;
-    stats_.preempted_hits += out.num_tokens;
-  } else {
-    ++stats_.requests;
-    stats_.queries += num_tokens;
-    stats_.hits += out.num_tokens;
-  }
+  const bool was_preempted = request.was_preempted;
+  ++(was_preempted ? stats_.preempted_requests : stats_.requests);
+  (was_preempted ? stats_.preempted_queries : stats_.queries) += num_tokens;
+  (was_preempted ? stats_.preempted_hits : stats_.hits) += out.num_tokens;
 }
 
 bool KVCacheManager::is_already_allocated(const KVRequest& request, bool has_hit,

@@ -84,10 +84,7 @@ class KVCacheManager {
 
   /// Takes in the whole state in canonical form: what decides later answers, not the history that
   /// led to it. The configuration stays out: states of one are compared.
-  void add_to(StateHash& hash) const {
-    hash.add(coordinator_);
-    hash.add(stats_);
-  }
+  void add_to(StateHash& hash) const { hash.add_all(coordinator_, stats_); }
 
  private:
   bool is_already_allocated(const KVRequest& request, bool has_hit, bool has_external) const;

@@ -114,9 +114,7 @@ class SingleTypeKVCacheManager {
 
   /// Takes in the whole state, but for the storage of single calls.
   void add_to(StateHash& hash) const {
-    hash.add(table_);
-    hash.add(new_block_ids_);
-    hash.add(cached_blocks_this_step_);
+    hash.add_all(table_, new_block_ids_, cached_blocks_this_step_);
   }
 
  private:

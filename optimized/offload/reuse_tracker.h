@@ -55,8 +55,7 @@ class ReuseTracker {
     hash.add(order_.size(0));
     for (Place place = order_.first(0); place != order_.kNone; place = order_.next(0, place + 1)) {
       const Index index = order_.member_at(place);
-      hash.add(table_.key_of(index));
-      hash.add(std::min(table_[index].count, count_max));
+      hash.add_all(table_.key_of(index), std::min(table_[index].count, count_max));
     }
   }
 

@@ -98,12 +98,7 @@ class BlockPool {
 
   /// Takes in the whole state in canonical form: what decides later answers, not the history that
   /// led to it. The configuration stays out: states of one are compared. Cost: O(num_gpu_blocks).
-  void add_to(StateHash& hash) const {
-    hash.add(num_cached_blocks_);
-    hash.add(queue_);
-    hash.add(map_);
-    hash.add(events_);
-  }
+  void add_to(StateHash& hash) const { hash.add_all(num_cached_blocks_, queue_, map_, events_); }
 
  private:
   static constexpr std::uint32_t kHashed = 1;
