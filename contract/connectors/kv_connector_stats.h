@@ -68,16 +68,16 @@ struct TransferTotals {
   friend bool operator==(const TransferTotals&, const TransferTotals&) = default;
 };
 
-/// OffloadingConnectorStats(), or (data): with these operations; each type stands once.
+/// OffloadingConnectorStats()
 ///
 /// record_transfer(num_bytes, time, type)
 ///     Behind the others of its type; a type that is new comes last.
 ///     Requires: time is finite and not negative (a counter of time would refuse it).
 ///
-/// aggregate(other)
-///     The operations of each type of other come behind those that are here; types that are new
-///     come last, in the order of other. other stays as it is, also if it is the same object.
-///     (Upstream shares the lists of new types between the two, so that recording goes on in both.)
+/// aggregate(data)
+///     The operations of each type of another one's data() come behind those that are here; types
+///     that are new come last, in the order of data. (Upstream shares the lists of new types
+///     between the two, so that recording goes on in both.)
 ///
 /// reduce(out)
 ///     Replaces out by the totals of each type.
@@ -89,11 +89,11 @@ struct TransferTotals {
 /// data(): all types in the order in which they came; valid until the next change.
 template <class S>
 concept OffloadingConnectorStats = std::copyable<S> && std::default_initializable<S> &&
-    std::constructible_from<S, std::span<const TransferOperations>> &&
     requires(S stats, const S& const_stats, std::uint64_t num_bytes, double time,
-             const TransferType& type, std::vector<TransferTotals>& totals) {
+             const TransferType& type, std::span<const TransferOperations> data,
+             std::vector<TransferTotals>& totals) {
   { stats.record_transfer(num_bytes, time, type) } -> std::same_as<void>;
-  { stats.aggregate(const_stats) } -> std::same_as<void>;
+  { stats.aggregate(data) } -> std::same_as<void>;
   { const_stats.reduce(totals) } -> std::same_as<void>;
   { const_stats.is_empty() } -> std::same_as<bool>;
   { stats.reset() } -> std::same_as<void>;

@@ -46,19 +46,6 @@ void OffloadingConnectorStats::record_transfer(std::uint64_t num_bytes, double t
   append(index_of(type.src, "_to_", type.dst), {num_bytes, time});
 }
 
-void OffloadingConnectorStats::aggregate(const OffloadingConnectorStats& other) {
-  // By index and by counts from before: other may be this one.
-  const std::size_t num_types = other.num_types_;
-  for (std::size_t from = 0; from < num_types; ++from) {
-    const std::size_t index = index_of(other.operations_[from].transfer_type, {}, {});
-    const std::size_t num_ops = other.operations_[from].ops.size();
-    for (std::size_t k = 0; k < num_ops; ++k) {
-      const OffloadingOperationMetrics op = other.operations_[from].ops[k];
-      append(index, op);
-    }
-  }
-}
-
 void OffloadingConnectorStats::aggregate(std::span<const TransferOperations> data) {
   for (const TransferOperations& each : data) {
     const std::size_t index = index_of(each.transfer_type, {}, {});

@@ -22,14 +22,9 @@ namespace kvfence::optimized {
 /// After a reset, types and lists are used again: an interval like the last one allocates nothing.
 class OffloadingConnectorStats {
  public:
-  OffloadingConnectorStats() = default;
-  explicit OffloadingConnectorStats(std::span<const TransferOperations> data) { aggregate(data); }
-
   /// Cost: O(types).
   void record_transfer(std::uint64_t num_bytes, double time, const TransferType& type);
-  /// Cost: O(operations of other).
-  void aggregate(const OffloadingConnectorStats& other);
-  /// The same with what another one's data() was. Cost: O(operations).
+  /// Cost: O(operations of data).
   void aggregate(std::span<const TransferOperations> data);
   /// Cost: O(types).
   void reduce(std::vector<TransferTotals>& out) const;

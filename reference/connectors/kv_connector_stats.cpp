@@ -50,9 +50,8 @@ void OffloadingConnectorStats::record_transfer(std::uint64_t num_bytes, double t
 }
 
 // Source: vLLM v0.19.0 v1/.../offloading/metrics.py aggregate
-void OffloadingConnectorStats::aggregate(const OffloadingConnectorStats& other) {
-  const std::vector<TransferOperations> others = other.data_;
-  for (const TransferOperations& each : others) {
+void OffloadingConnectorStats::aggregate(std::span<const TransferOperations> data) {
+  for (const TransferOperations& each : data) {
     std::vector<OffloadingOperationMetrics>& ops = operations_of(each.transfer_type);
     ops.insert(ops.end(), each.ops.begin(), each.ops.end());
   }
@@ -74,7 +73,7 @@ void StatsByClass::aggregate(const std::string& connector_class,
   auto at = std::find_if(of_classes_.begin(), of_classes_.end(),
                          [&](const auto& each) { return each.first == connector_class; });
   if (at == of_classes_.end()) at = of_classes_.insert(at, {connector_class, {}});
-  at->second.aggregate(OffloadingConnectorStats(data));
+  at->second.aggregate(data);
 }
 
 std::vector<TransferOperationsOfClass> StatsByClass::data() const {

@@ -15,12 +15,8 @@ namespace kvfence::reference {
 
 class OffloadingConnectorStats {
  public:
-  OffloadingConnectorStats() = default;
-  explicit OffloadingConnectorStats(std::span<const TransferOperations> data)
-      : data_(data.begin(), data.end()) {}
-
   void record_transfer(std::uint64_t num_bytes, double time, const TransferType& type);
-  void aggregate(const OffloadingConnectorStats& other);
+  void aggregate(std::span<const TransferOperations> data);
   void reduce(std::vector<TransferTotals>& out) const;
   bool is_empty() const { return data_.empty(); }
   void reset() { data_.clear(); }

@@ -40,7 +40,7 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
         ++completed.num_workers;
         if (!result.success) ++completed.num_failed;
       }
-      stats.aggregate(OffloadingConnectorStats(output.stats));
+      stats.aggregate(output.stats);
       for (const TransferOperationsOfClass& child : output.stats_of_children) {
         stats_of_children.aggregate(child.connector_class, child.stats);
       }

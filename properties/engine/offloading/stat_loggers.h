@@ -47,7 +47,7 @@ class StatLoggersOf final : public StatLoggers {
   explicit StatLoggersOf(const OffloadPromMetricsConfig& config) : metrics_(config) {}
 
   void observe(std::span<const TransferOperations> stats, std::uint32_t engine_idx) override {
-    interval_.aggregate(Stats(stats));
+    interval_.aggregate(stats);
     metrics_.observe(stats, engine_idx);
   }
   std::span<const TransferOperations> interval() const override { return interval_.data(); }
