@@ -15,7 +15,6 @@ class KnowsNothing final : public SimpleCPUOffloadScheduler {
   std::unique_ptr<KVConnector> clone() const override {
     return std::make_unique<KnowsNothing>(*this);
   }
-  void on_new_request(const ConnectorRequest&) override {}
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest&, std::uint32_t) override {
     return {0, false};
   }
@@ -25,12 +24,9 @@ class KnowsNothing final : public SimpleCPUOffloadScheduler {
                                                                   const SchedulerOutput&) override {
     return nullptr;
   }
-  void update_connector_output(ConnectorHost&, const KVConnectorOutput&) override {}
   bool request_finished(ConnectorHost&, const ConnectorRequest&, const BlocksByGroup&) override {
     return false;
   }
-  void take_events(std::vector<KVCacheEvent>&) override {}
-  bool reset_cache() override { return true; }
   bool supports_hma() const override { return false; }
 
   BlockCounts cpu_block_counts() const override { return {}; }
@@ -47,7 +43,6 @@ class DoesNothing final : public KVConnectorWorker {
   }
   void handle_preemptions(const KVConnectorMetadata&) override {}
   void start_load_kv() override {}
-  void wait_for_save() override {}
   void get_finished(std::span<const std::string>, KVConnectorWorkerOutput&) override {}
 };
 

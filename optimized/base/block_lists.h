@@ -4,7 +4,6 @@
 /// list is looked through when its block is allocated again, and drops out then if it is over, so
 /// that nothing has to be taken out of the middle.
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -31,7 +30,6 @@ class BlockLists {
     }
     nodes_[node] = {value, heads_[block]};
     heads_[block] = node;
-    ++size_;
   }
 
   /// Asks keep(value) of each value of the block, the newest first, and drops those that it denies.
@@ -48,21 +46,16 @@ class BlockLists {
         (previous == kNone ? heads_[block] : nodes_[previous].next) = next;
         nodes_[node].next = first_free_;
         first_free_ = node;
-        --size_;
       }
       node = next;
     }
   }
-
-  /// Values in all lists.
-  std::size_t size() const { return size_; }
 
   /// Cost: O(blocks).
   void clear() {
     heads_.assign(heads_.size(), kNone);
     nodes_.clear();
     first_free_ = kNone;
-    size_ = 0;
   }
 
   void add_to(StateHash& hash) const {
@@ -83,7 +76,6 @@ class BlockLists {
   std::vector<std::uint32_t> heads_;  ///< [block]
   std::vector<Node> nodes_;
   std::uint32_t first_free_ = kNone;
-  std::size_t size_ = 0;
 };
 
 }  // namespace kvfence::optimized

@@ -4,11 +4,11 @@
 /// its storage, so that lists in it keep their capacity.
 
 #include <cstdint>
-#include <vector>
 
 #include "contract/core/state_digest.h"
 #include "contract/tiering/secondary_tier.h"
 #include "optimized/base/open_table.h"
+#include "optimized/base/slots.h"
 
 namespace kvfence::optimized {
 
@@ -18,13 +18,7 @@ class JobTable {
   /// What was kept under this entry before is still in it. Requires: the id is not in the table.
   /// Cost: O(1) expected. The reference holds until the next insertion.
   Job& insert(TierJobId id) {
-    auto entry = static_cast<std::uint32_t>(jobs_.size());
-    if (free_.empty()) {
-      jobs_.emplace_back();
-    } else {
-      entry = free_.back();
-      free_.pop_back();
-    }
+    const std::uint32_t entry = jobs_.take();
     entry_of_.insert(id, entry);
     return jobs_[entry];
   }
@@ -37,8 +31,8 @@ class JobTable {
 
   /// Requires: the id is in the table.
   void erase(TierJobId id) {
-    free_.push_back(entry_of_.find(id));
-    entry_of_.erase(id, free_.back());
+    jobs_.give_back(entry_of_.find(id));
+    entry_of_.erase(id);
   }
 
   /// visit(id, job), in no order.
@@ -61,8 +55,7 @@ class JobTable {
 
  private:
   OpenTable<TierJobId> entry_of_;
-  std::vector<Job> jobs_;  ///< by entry
-  std::vector<std::uint32_t> free_;
+  SlotPool<Job> jobs_;  ///< by entry
 };
 
 }  // namespace kvfence::optimized

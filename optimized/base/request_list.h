@@ -48,13 +48,15 @@ class RequestList {
     ++size_;
   }
 
-  /// Requires: in the list.
-  void erase(RequestIndex request) {
+  /// Whether it was in the list.
+  bool erase(RequestIndex request) {
+    if (!contains(request)) return false;
     Links& links = links_[request];
     (links.prev == kNoRequest ? first_ : links_[links.prev].next) = links.next;
     (links.next == kNoRequest ? last_ : links_[links.next].prev) = links.prev;
     links.is_linked = false;
     --size_;
+    return true;
   }
 
   /// Overwrites out with the list, first to last.

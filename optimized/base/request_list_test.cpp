@@ -22,7 +22,8 @@ TEST(RequestListTest, IsAList) {
     const auto at = std::find(expected.begin(), expected.end(), request);
     ASSERT_EQ(actual.contains(request), at != expected.end());
     if (at != expected.end()) {
-      actual.erase(request);
+      ASSERT_TRUE(actual.erase(request));
+      ASSERT_FALSE(actual.erase(request));
       expected.erase(at);
     } else if (random() % 2 == 0) {
       actual.push_back(request);

@@ -67,8 +67,6 @@ class RequestNumbers {
     }
   }
 
-  std::uint32_t size() const { return size_; }
-
   void add_to(StateHash& hash) const {
     StateHash all;
     for_each([&all](std::string_view request, std::uint32_t number) {

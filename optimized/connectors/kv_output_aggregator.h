@@ -14,7 +14,7 @@
 
 #include "contract/connectors/kv_output_aggregator.h"
 #include "contract/core/state_digest.h"
-#include "optimized/base/request_ids.h"
+#include "optimized/base/slots.h"
 #include "optimized/connectors/kv_connector_stats.h"
 
 namespace kvfence::optimized {
@@ -24,19 +24,17 @@ class MissingReports {
  public:
   /// One rank reports it. Whether it was the last one.
   bool count(std::string_view id, std::uint32_t num_workers) {
-    const std::optional<std::uint32_t> found = slot_of_id_.find(
-        id, [this](std::uint32_t slot) { return std::string_view(entries_[slot].id); });
+    const std::optional<std::uint32_t> found = entries_.find(id);
     if (!found) {
-      if (num_workers > 1) add(id, num_workers - 1);
+      if (num_workers > 1) entries_[entries_.insert(id)].num_missing = num_workers - 1;
       return num_workers <= 1;
     }
     if (--entries_[*found].num_missing > 0) return false;
-    slot_of_id_.erase(id, *found);
-    free_slots_.push_back(*found);
+    entries_.erase(*found);
     return true;
   }
 
-  void add_to(StateHash& hash) const { hash.add_pool(entries_, free_slots_); }
+  void add_to(StateHash& hash) const { hash.add(entries_); }
 
  private:
   struct Entry {
@@ -45,22 +43,7 @@ class MissingReports {
     void add_to(StateHash& hash) const { hash.add_all(id, num_missing); }
   };
 
-  void add(std::string_view id, std::uint32_t num_missing) {
-    std::uint32_t slot = static_cast<std::uint32_t>(entries_.size());
-    if (free_slots_.empty()) {
-      entries_.emplace_back();
-    } else {
-      slot = free_slots_.back();
-      free_slots_.pop_back();
-    }
-    entries_[slot].id = id;
-    entries_[slot].num_missing = num_missing;
-    slot_of_id_.insert(id, slot);
-  }
-
-  std::vector<Entry> entries_;
-  std::vector<std::uint32_t> free_slots_;
-  RequestIds slot_of_id_;
+  NamedSlots<Entry> entries_;
 };
 
 class KVOutputAggregator final : public kvfence::KVOutputAggregator {
@@ -83,7 +66,7 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
       for (const TransferResult& result : output.completed_jobs) {
         out.completed_jobs.push_back({result.job, 1, result.success ? 0U : 1U});
       }
-      stats_.aggregate(std::span<const TransferOperations>(output.stats));
+      stats_.aggregate(output.stats);
       for (const TransferOperationsOfClass& child : output.stats_of_children) {
         stats_of_children_.aggregate(child.connector_class, child.stats);
       }

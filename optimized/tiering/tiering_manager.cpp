@@ -22,7 +22,7 @@ TieringOffloadingManager::TieringOffloadingManager(const OffloadingManagerConfig
     : primary_(primary),
       tiers_(std::move(tiers)),
       queues_(tiers_.size(), {RequestIds(primary.cache.table_secret), {}, 0}),
-      request_level_ids_(primary.cache.table_secret),
+      request_levels_(primary.cache.table_secret),
       uses_(primary.cache.capacity) {
   queue_order_.reserve(tiers_.size());
 }
@@ -151,8 +151,8 @@ ErrorCode TieringOffloadingManager::prepare_store(std::span<const OffloadKeyView
   poll();
   const ErrorCode code = primary_.prepare_store(keys, stored, out);
   if (code != ErrorCode::kNone || !stored) return code;
-  if (const RequestLevel* wanted = find_request_level(request.req_id)) {
-    cascade_held(keys, request, *wanted);
+  if (const auto wanted = request_levels_.find(request.req_id)) {
+    cascade_held(keys, request, request_levels_[*wanted]);
   }
   return ErrorCode::kNone;
 }
@@ -207,8 +207,8 @@ OffloadPolicy TieringOffloadingManager::on_new_request(const RequestContext& req
     if (tiers_[tier]->on_new_request(request) != OffloadPolicy::kRequestLevel) continue;
     add_request_level(request.req_id, tier);
   }
-  return find_request_level(request.req_id) != nullptr ? OffloadPolicy::kRequestLevel
-                                                       : OffloadPolicy::kBlockLevel;
+  return request_levels_.find(request.req_id) ? OffloadPolicy::kRequestLevel
+                                              : OffloadPolicy::kBlockLevel;
 }
 
 void TieringOffloadingManager::on_request_finished(const RequestContext& request) {
@@ -258,40 +258,19 @@ std::span<const OffloadKeyView> TieringOffloadingManager::views_of(std::span<con
   return views_;
 }
 
-auto TieringOffloadingManager::find_request_level(std::string_view req_id) const
-    -> const RequestLevel* {
-  const auto found = request_level_ids_.find(
-      req_id, [this](RequestIndex at) -> std::string_view { return request_levels_[at].req_id; });
-  return found ? &request_levels_[*found] : nullptr;
-}
-
 void TieringOffloadingManager::add_request_level(std::string_view req_id, std::uint32_t tier) {
-  const auto id_of = [this](RequestIndex at) -> std::string_view {
-    return request_levels_[at].req_id;
-  };
-  auto at = request_level_ids_.find(req_id, id_of);
-  if (!at) {
-    if (free_request_levels_.empty()) {
-      free_request_levels_.push_back(static_cast<RequestIndex>(request_levels_.size()));
-      request_levels_.emplace_back();
-    }
-    at = free_request_levels_.back();
-    free_request_levels_.pop_back();
-    request_levels_[*at].req_id = req_id;
-    request_level_ids_.insert(req_id, *at);
-  }
+  auto at = request_levels_.find(req_id);
+  if (!at) at = request_levels_.insert(req_id);
   std::vector<std::uint32_t>& tiers = request_levels_[*at].tiers;
   const auto place = std::lower_bound(tiers.begin(), tiers.end(), tier);
   if (place == tiers.end() || *place != tier) tiers.insert(place, tier);
 }
 
 void TieringOffloadingManager::forget_request_level(std::string_view req_id) {
-  const RequestLevel* const found = find_request_level(req_id);
-  if (found == nullptr) return;
-  const auto at = static_cast<RequestIndex>(found - request_levels_.data());
-  request_level_ids_.erase(req_id, at);
-  request_levels_[at].tiers.clear();
-  free_request_levels_.push_back(at);
+  const auto found = request_levels_.find(req_id);
+  if (!found) return;
+  request_levels_[*found].tiers.clear();
+  request_levels_.erase(*found);
 }
 
 void TieringOffloadingManager::jobs(std::vector<TierJobState>& out) const {
@@ -319,13 +298,12 @@ void TieringOffloadingManager::add_to(StateHash& hash) const {
   hash.add_all(primary_, tiers_, next_job_id_, job_states, pending_states, has_polled_);
   for (const SlotUse& use : uses_) hash.add_all(use.num_loads, use.is_promoted);
   StateHash wanted;
-  std::vector<bool> is_free(request_levels_.size());
-  for (const RequestIndex free : free_request_levels_) is_free[free] = true;
-  for (std::size_t entry = 0; entry < request_levels_.size(); ++entry) {
-    if (is_free[entry]) continue;
-    StateHash level;
-    level.add_all(request_levels_[entry].req_id, request_levels_[entry].tiers);
-    wanted.add_unordered(level);
+  for (std::uint32_t slot = 0; slot < request_levels_.size(); ++slot) {
+    const RequestLevel& level = request_levels_[slot];
+    if (level.tiers.empty()) continue;
+    StateHash one;
+    one.add_all(level.id, level.tiers);
+    wanted.add_unordered(one);
   }
   hash.add(wanted);
 }

@@ -18,6 +18,7 @@
 #include "contract/tiering/tiering_manager.h"
 #include "optimized/base/job_table.h"
 #include "optimized/base/request_ids.h"
+#include "optimized/base/slots.h"
 #include "optimized/offload/offloading_manager.h"
 
 namespace kvfence::optimized {
@@ -82,8 +83,8 @@ class TieringOffloadingManager {
 
   /// A request that some tiers want at request level; free entries are storage.
   struct RequestLevel {
-    std::string req_id;
-    std::vector<std::uint32_t> tiers;  ///< ascending
+    std::string id;
+    std::vector<std::uint32_t> tiers;  ///< ascending; none if the entry is free
   };
 
   /// What holds the block in a slot, beside cascades.
@@ -108,7 +109,6 @@ class TieringOffloadingManager {
   void submit_promotions();
   void submit_group(std::uint32_t tier, Group& group);
   std::span<const OffloadKeyView> views_of(std::span<const Index> blocks);
-  const RequestLevel* find_request_level(std::string_view req_id) const;
   void add_request_level(std::string_view req_id, std::uint32_t tier);
   void forget_request_level(std::string_view req_id);
 
@@ -119,9 +119,7 @@ class TieringOffloadingManager {
   std::vector<Queue> queues_;               ///< [tier]
   std::vector<std::uint32_t> queue_order_;  ///< tiers that have groups, by their first
   std::uint32_t num_pending_ = 0;
-  RequestIds request_level_ids_;
-  std::vector<RequestLevel> request_levels_;
-  std::vector<RequestIndex> free_request_levels_;
+  NamedSlots<RequestLevel> request_levels_;
   std::vector<SlotUse> uses_;  ///< [slot]
   bool has_polled_ = false;    ///< in this step
 

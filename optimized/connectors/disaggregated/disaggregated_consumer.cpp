@@ -15,25 +15,23 @@
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
-#include "optimized/base/request_ids.h"
 #include "optimized/base/request_list.h"
+#include "optimized/base/slots.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
 
 namespace kvfence::optimized {
 namespace {
 
-class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
+class DisaggregatedConsumer final
+    : public Cloning<DisaggregatedConsumer, kvfence::DisaggregatedConsumer> {
  public:
   /// Requires: check_spec(spec) finds nothing.
   explicit DisaggregatedConsumer(const DisaggregatedSpec& spec)
       : has_leases_(spec.rules.kv_lease_heartbeats && spec.deadline),
         heartbeat_interval_(spec.deadline.value_or(0) / 6),
         nothing_to_tell_(std::make_shared<ConsumerMetadata>()) {}
-
-  std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<DisaggregatedConsumer>(*this);
-  }
 
   void on_new_request(const ConnectorRequest& request) override {
     if (!has_leases_ || !wants_prompt(request)) return;
@@ -73,7 +71,7 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
       for (RequestIndex at = renewing_.front(); at != kNoRequest; at = renewing_.next(at)) {
         Lease& lease = leases_[known_[at].lease];
         if (std::exchange(lease.named_in, num_heartbeats_) == num_heartbeats_) continue;
-        metadata_.heartbeats.push_back(lease.remote_request);
+        metadata_.heartbeats.push_back(lease.id);
       }
     }
     if (metadata_.reqs_to_recv.empty() && metadata_.heartbeats.empty()) return nothing_to_tell_;
@@ -95,14 +93,10 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
     return false;
   }
 
-  void take_events(std::vector<KVCacheEvent>&) override {}
-  bool reset_cache() override { return true; }
-
   void tell_time(Seconds now) override { now_ = now; }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(now_, last_heartbeat_, renewing_, num_heartbeats_);
-    hash.add_pool(leases_, free_leases_);
+    hash.add_all(now_, last_heartbeat_, renewing_, num_heartbeats_, leases_);
     hash.add_kept(known_);
     metadata_.add_to(hash);
   }
@@ -117,10 +111,10 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
 
   /// A remote request, in a slot that another one takes over when nobody needs it.
   struct Lease {
-    std::string remote_request;
+    std::string id;                  ///< of the remote request
     std::uint32_t num_requests = 0;  ///< that asked for it and still need it
     std::uint64_t named_in = 0;      ///< the heartbeat that named it last
-    void add_to(StateHash& hash) const { hash.add_all(remote_request, num_requests, named_in); }
+    void add_to(StateHash& hash) const { hash.add_all(id, num_requests, named_in); }
   };
 
   bool is_received(RequestIndex request) const {
@@ -166,31 +160,17 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
 
   /// Its slot, a new one if there was none.
   std::uint32_t lease_of(std::string_view remote_request) {
-    const auto found = lease_of_id_.find(remote_request, [this](std::uint32_t lease) {
-      return std::string_view(leases_[lease].remote_request);
-    });
-    if (found) return *found;
-    std::uint32_t lease = static_cast<std::uint32_t>(leases_.size());
-    if (free_leases_.empty()) {
-      leases_.emplace_back();
-    } else {
-      lease = free_leases_.back();
-      free_leases_.pop_back();
-    }
-    leases_[lease].remote_request = remote_request;
+    if (const std::optional<std::uint32_t> found = leases_.find(remote_request)) return *found;
+    const std::uint32_t lease = leases_.insert(remote_request);
     leases_[lease].named_in = 0;
-    lease_of_id_.insert(remote_request, lease);
     return lease;
   }
 
   /// For this request; the lease is renewed as long as another one needs it.
   void stop_renewing(RequestIndex request) {
-    if (!renewing_.contains(request)) return;
-    renewing_.erase(request);
+    if (!renewing_.erase(request)) return;
     const std::uint32_t lease = known_[request].lease;
-    if (--leases_[lease].num_requests > 0) return;
-    lease_of_id_.erase(leases_[lease].remote_request, lease);
-    free_leases_.push_back(lease);
+    if (--leases_[lease].num_requests == 0) leases_.erase(lease);
   }
 
   bool is_heartbeat_due() const {
@@ -205,9 +185,7 @@ class DisaggregatedConsumer final : public kvfence::DisaggregatedConsumer {
 
   std::vector<Known> known_;  ///< by RequestIndex
 
-  std::vector<Lease> leases_;
-  std::vector<std::uint32_t> free_leases_;
-  RequestIds lease_of_id_;
+  NamedSlots<Lease> leases_;
   RequestList renewing_;  ///< requests whose lease is renewed, in the order in which they came
   std::uint64_t num_heartbeats_ = 0;
 

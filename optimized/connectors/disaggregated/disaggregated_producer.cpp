@@ -14,6 +14,7 @@
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
@@ -21,7 +22,8 @@
 namespace kvfence::optimized {
 namespace {
 
-class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
+class DisaggregatedProducer final
+    : public Cloning<DisaggregatedProducer, kvfence::DisaggregatedProducer> {
  public:
   /// Requires: check_spec(spec) finds nothing.
   explicit DisaggregatedProducer(const DisaggregatedSpec& spec)
@@ -29,10 +31,6 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
         deadline_(spec.deadline),
         stopped_requests_are_sent_(spec.rules.stopped_requests_are_sent),
         nothing_to_tell_(std::make_shared<ProducerMetadata>()) {}
-
-  std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<DisaggregatedProducer>(*this);
-  }
 
   void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override {
     std::uint32_t rank = 0;
@@ -42,7 +40,6 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
     }
   }
 
-  void on_new_request(const ConnectorRequest&) override {}
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest&, std::uint32_t) override {
     return {0, false};
   }
@@ -64,8 +61,6 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
     }
     return std::make_shared<ProducerMetadata>(std::exchange(metadata_, {}));
   }
-
-  void update_connector_output(ConnectorHost&, const KVConnectorOutput&) override {}
 
   /// Cost: O(blocks) if they are held, O(1) if not.
   bool request_finished(ConnectorHost&, const ConnectorRequest& request,
@@ -90,9 +85,6 @@ class DisaggregatedProducer final : public kvfence::DisaggregatedProducer {
     has_params_ = true;
     return true;
   }
-
-  void take_events(std::vector<KVCacheEvent>&) override {}
-  bool reset_cache() override { return true; }
 
   void tell_time(Seconds now) override { now_ = now; }
 

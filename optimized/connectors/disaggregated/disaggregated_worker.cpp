@@ -13,9 +13,10 @@
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
-#include "optimized/base/job_map.h"
-#include "optimized/base/request_ids.h"
+#include "optimized/base/open_table.h"
+#include "optimized/base/slots.h"
 #include "optimized/connectors/disaggregated/disaggregated_connector.h"
 #include "optimized/scheduler/request_heap.h"
 
@@ -43,7 +44,8 @@ PeerRanks peer_ranks(std::uint32_t rank, std::uint32_t world_size, std::uint32_t
 
 /// A step costs the requests that it names, the notices that came, and O(log n) for each deadline
 /// that is set, renewed, dropped or passed, of the n that are waited for.
-class DisaggregatedProducerWorker final : public DisaggregatedWorker {
+class DisaggregatedProducerWorker final
+    : public Cloning<DisaggregatedProducerWorker, DisaggregatedWorker> {
  public:
   /// Requires: check_spec(spec) finds nothing, and rank is one of the producer.
   DisaggregatedProducerWorker(const DisaggregatedSpec& spec, std::uint32_t rank)
@@ -54,19 +56,15 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
     if (spec.deadline) renewed_for_ = *spec.deadline * 2 / 3;
   }
 
-  std::unique_ptr<DisaggregatedWorker> clone() const override {
-    return std::make_unique<DisaggregatedProducerWorker>(*this);
-  }
-
   void start_load_kv(const KVConnectorMetadata& metadata, Transport&) override {
     const auto& told = static_cast<const ProducerMetadata&>(metadata);
     for (const std::string& id : told.reqs_in_batch) find_or_add(id);
     for (const std::string& id : told.reqs_not_processed) {
-      if (const std::optional<std::uint32_t> slot = find(id)) forget(*slot);
+      if (const std::optional<std::uint32_t> slot = expected_.find(id)) forget(*slot);
     }
     for (const ProducerMetadata::Send& send : told.reqs_to_send) {
       if (!send.expires) continue;
-      const std::optional<std::uint32_t> slot = find(send.request);
+      const std::optional<std::uint32_t> slot = expected_.find(send.request);
       if (slot) expire_at(*slot, *send.expires);
     }
   }
@@ -85,8 +83,7 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(renewed_for_, deadlines_, num_deadlines_set_);
-    hash.add_pool(expected_, free_slots_);
+    hash.add_all(renewed_for_, deadlines_, num_deadlines_set_, expected_);
     hash.add_kept(has_said_);
   }
 
@@ -110,33 +107,19 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
     };
   }
 
-  std::optional<std::uint32_t> find(std::string_view id) const {
-    return slot_of_id_.find(
-        id, [this](std::uint32_t slot) { return std::string_view(expected_[slot].id); });
-  }
-
   std::uint32_t find_or_add(const std::string& id) {
-    if (const std::optional<std::uint32_t> found = find(id)) return *found;
-    std::uint32_t slot = static_cast<std::uint32_t>(expected_.size());
-    if (free_slots_.empty()) {
-      expected_.emplace_back();
-      has_said_.resize(has_said_.size() + num_words_);
-    } else {
-      slot = free_slots_.back();
-      free_slots_.pop_back();
-    }
-    expected_[slot].id = id;
+    if (const std::optional<std::uint32_t> found = expected_.find(id)) return *found;
+    const std::uint32_t slot = expected_.insert(id);
     expected_[slot].num_missing = readers_.count;
+    has_said_.resize(expected_.size() * num_words_);
     std::fill_n(&has_said_[slot * num_words_], num_words_, 0);
-    slot_of_id_.insert(id, slot);
     return slot;
   }
 
   /// Not expected any more. Its name stays readable until the next one is.
   void forget(std::uint32_t slot) {
     if (deadlines_.contains(slot)) deadlines_.erase(slot, sooner());
-    slot_of_id_.erase(expected_[slot].id, slot);
-    free_slots_.push_back(slot);
+    expected_.erase(slot);
   }
 
   void expire_at(std::uint32_t slot, Seconds expires) {
@@ -168,7 +151,7 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
 
   void take_notice(const Notice& notice, Transport& transport, KVConnectorWorkerOutput& out) {
     for (const std::string& id : notice.requests) {
-      const std::optional<std::uint32_t> slot = find(id);
+      const std::optional<std::uint32_t> slot = expected_.find(id);
       if (notice.is_heartbeat) {
         if (slot) renew(*slot, transport.now());
         continue;
@@ -187,11 +170,9 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
   std::size_t num_words_;    ///< of has_said_, a request
   Seconds renewed_for_ = 0;  ///< by a heartbeat
 
-  std::vector<Expected> expected_;
-  std::vector<std::uint32_t> free_slots_;
+  NamedSlots<Expected> expected_;
   std::vector<std::uint64_t> has_said_;  ///< [slot][num_words_], a bit a reader
-  RequestIds slot_of_id_;
-  RequestHeap deadlines_;  ///< slots, the soonest on top
+  RequestHeap deadlines_;                ///< slots, the soonest on top
   std::uint64_t num_deadlines_set_ = 0;
 
   std::vector<Notice> notices_;  ///< of the call that runs
@@ -200,7 +181,8 @@ class DisaggregatedProducerWorker final : public DisaggregatedWorker {
 // ---- Consumer ----
 
 /// A step costs the reads that it starts and those that ended, with their blocks.
-class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
+class DisaggregatedConsumerWorker final
+    : public Cloning<DisaggregatedConsumerWorker, DisaggregatedWorker> {
  public:
   /// Requires: check_spec(spec) finds nothing, and rank is one of the consumer.
   DisaggregatedConsumerWorker(const DisaggregatedSpec& spec, std::uint32_t rank)
@@ -210,20 +192,20 @@ class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
     notice_.rank = rank;
   }
 
-  std::unique_ptr<DisaggregatedWorker> clone() const override {
-    return std::make_unique<DisaggregatedConsumerWorker>(*this);
-  }
-
   void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override {
     const auto& told = static_cast<const ConsumerMetadata&>(metadata);
     for (const ConsumerMetadata::Receive& receive : told.reqs_to_recv) {
       if (receive.local_blocks.empty()) {
-        send_notices(receive, transport);
+        notice_.requests.resize(1);
+        notice_.requests.front() = receive.remote_request;
+        send_notices(/*is_heartbeat=*/false, transport);
       } else {
         start_reads(receive, transport);
       }
     }
-    if (!told.heartbeats.empty()) send_heartbeats(told.heartbeats, transport);
+    if (told.heartbeats.empty()) return;
+    notice_.requests = told.heartbeats;
+    send_notices(/*is_heartbeat=*/true, transport);
   }
 
   void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override {
@@ -231,7 +213,7 @@ class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
     transport.get_finished_reads(rank_, results_);
     for (const ReadResult& result : results_) {
       const std::uint32_t slot = slot_of_read_.find(result.read);
-      KVFENCE_CHECK(slot != JobMap::kNone, "the end of a read that was not started");
+      KVFENCE_CHECK(slot != slot_of_read_.kNone, "the end of a read that was not started");
       slot_of_read_.erase(result.read);
       end_read(slot, result.success, out);
     }
@@ -241,10 +223,7 @@ class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
     invalid.erase(std::unique(invalid.begin(), invalid.end()), invalid.end());
   }
 
-  void add_to(StateHash& hash) const override {
-    hash.add_pool(receiving_, free_slots_);
-    hash.add(slot_of_read_);
-  }
+  void add_to(StateHash& hash) const override { hash.add_all(receiving_, slot_of_read_); }
 
  private:
   /// A request that is read, in a slot that another one takes over later.
@@ -267,19 +246,9 @@ class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
     }
   }
 
-  void send_notices(const ConsumerMetadata::Receive& receive, Transport& transport) {
-    notice_.is_heartbeat = false;
-    notice_.requests.resize(1);
-    notice_.requests.front() = receive.remote_request;
-    for (std::uint32_t index = 0; index < producers_.count; ++index) {
-      notice_.remote_rank = producers_.first + index;
-      transport.send_notice(notice_);
-    }
-  }
-
-  void send_heartbeats(const std::vector<std::string>& requests, Transport& transport) {
-    notice_.is_heartbeat = true;
-    notice_.requests = requests;
+  /// Of what stands in notice_, to each producer.
+  void send_notices(bool is_heartbeat, Transport& transport) {
+    notice_.is_heartbeat = is_heartbeat;
     for (std::uint32_t index = 0; index < producers_.count; ++index) {
       notice_.remote_rank = producers_.first + index;
       transport.send_notice(notice_);
@@ -287,13 +256,7 @@ class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
   }
 
   std::uint32_t add(const ConsumerMetadata::Receive& receive) {
-    std::uint32_t slot = static_cast<std::uint32_t>(receiving_.size());
-    if (free_slots_.empty()) {
-      receiving_.emplace_back();
-    } else {
-      slot = free_slots_.back();
-      free_slots_.pop_back();
-    }
+    const std::uint32_t slot = receiving_.take();
     Receiving& entry = receiving_[slot];
     entry.request = receive.request;
     entry.local_blocks = receive.local_blocks;
@@ -309,16 +272,15 @@ class DisaggregatedConsumerWorker final : public DisaggregatedWorker {
                                    entry.local_blocks.end());
     }
     if (entry.num_reads > 0) return;
-    free_slots_.push_back(slot);
+    receiving_.give_back(slot);
     out.finished_recving.push_back(entry.request);
   }
 
   std::uint32_t rank_;
   PeerRanks producers_;
 
-  std::vector<Receiving> receiving_;
-  std::vector<std::uint32_t> free_slots_;
-  JobMap slot_of_read_;
+  SlotPool<Receiving> receiving_;
+  OpenTable<ReadId> slot_of_read_;
 
   // Storage of single calls, kept for the next one.
   ReadSpec read_;

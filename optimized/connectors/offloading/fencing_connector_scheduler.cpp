@@ -18,10 +18,13 @@
 
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/base/block_lists.h"
-#include "optimized/base/job_map.h"
+#include "optimized/base/open_table.h"
+#include "optimized/base/request_list.h"
+#include "optimized/base/slots.h"
 #include "optimized/connectors/offloading/offloaded_blocks.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
 #include "optimized/offload/offload_keys.h"
@@ -47,7 +50,8 @@ std::uint32_t num_needed_of(const KVCacheSpec& spec, std::uint32_t block_size_fa
   return std::min(block_size_factor, spec.block_size == 1 ? 2U : 1U);
 }
 
-class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
+class FencingConnectorScheduler final
+    : public Cloning<FencingConnectorScheduler, OffloadingConnectorScheduler> {
  public:
   /// Requires: check_spec(spec) finds nothing, and the rule offload_fences_reuse; tiers only if
   /// spec.has_tiers.
@@ -94,21 +98,12 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     }
   }
 
-  std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<FencingConnectorScheduler>(*this);
-  }
-
   void on_new_request(const ConnectorRequest& request) override {
     if (request.index >= slot_of_request_.size()) slot_of_request_.resize(request.index + 1, kNone);
-    std::uint32_t slot = static_cast<std::uint32_t>(tracked_.size());
-    if (free_slots_.empty()) {
-      tracked_.emplace_back().tables.resize(groups_.size());
-    } else {
-      slot = free_slots_.back();
-      free_slots_.pop_back();
-    }
+    const std::uint32_t slot = tracked_.take();
     slot_of_request_[request.index] = slot;
     Tracked& tracked = tracked_[slot];
+    tracked.tables.resize(groups_.size());
     tracked.id = request.id;
     tracked.num_local_tokens = 0;
     tracked.max_offload_tokens = request.params.max_offload_tokens;
@@ -208,7 +203,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   void update_connector_output(ConnectorHost&, const KVConnectorOutput& output) override {
     for (const CompletedJob& completed : output.completed_jobs) {
       const std::uint32_t at = job_of_id_.find(completed.job);
-      if (at == JobMap::kNone) continue;  // from before a reset
+      if (at == kNone) continue;  // from before a reset
       Job& job = jobs_[at];
       job.has_failed = job.has_failed || completed.num_failed > 0;
       if (completed.num_workers < job.num_pending) {
@@ -248,12 +243,13 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   /// Cost: O(capacity + blocks + what is known).
   bool reset_cache() override {
     if (!offloaded_.reset_cache()) return false;
-    for (std::uint32_t at = first_job_; at != kNone; at = jobs_[at].next) {
+    while (!jobs_in_order_.empty()) {
+      const std::uint32_t at = jobs_in_order_.front();
       metadata_.jobs_to_flush.push_back(jobs_[at].id);
       tracked_[jobs_[at].tracked].first_job = kNone;
-      free_jobs_.push_back(at);
+      jobs_in_order_.erase(at);
+      jobs_.give_back(at);
     }
-    first_job_ = last_job_ = kNone;
     job_of_id_.clear();
     watches_.clear();
     for (std::uint32_t slot = 0; slot < tracked_.size(); ++slot) {
@@ -288,15 +284,13 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(offloaded_, first_job_, last_job_, next_job_id_, step_, allocated_);
-    hash.add_pool(tracked_, free_slots_);
-    hash.add_pool(jobs_, free_jobs_);
+    hash.add_all(offloaded_, jobs_in_order_, next_job_id_, step_, allocated_, tracked_, jobs_);
     hash.add_kept(slot_of_request_, watches_, places_);  // some until the block is allocated
     metadata_.add_to(hash);
   }
 
  private:
-  static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
+  static constexpr std::uint32_t kNone = OpenTable<JobId>::kNone;
 
   /// What is fixed of a group.
   struct Group {
@@ -342,7 +336,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     void add_to(StateHash& hash) const { hash.add_all(group, index); }
   };
 
-  /// A job under way; in a list of all, in ascending order, and in one of its request.
+  /// A job under way; in a list of its request.
   struct Job {
     JobId id = 0;
     std::uint32_t tracked = 0;
@@ -350,16 +344,14 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     bool is_store = false;
     bool has_failed = false;
     std::uint64_t flushed_in = 0;  ///< the step
-    std::uint32_t previous = kNone;
-    std::uint32_t next = kNone;
     std::uint32_t previous_of_request = kNone;
     std::uint32_t next_of_request = kNone;
     std::vector<KeyRef> keys;
     std::vector<BlockId> unwatched;  ///< blocks to watch once the request is finished
 
     void add_to(StateHash& hash) const {
-      hash.add_all(id, tracked, num_pending, is_store, has_failed, flushed_in, previous, next,
-                   previous_of_request, next_of_request, keys, unwatched);
+      hash.add_all(id, tracked, num_pending, is_store, has_failed, flushed_in, previous_of_request,
+                   next_of_request, keys, unwatched);
     }
   };
 
@@ -389,7 +381,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
       table.num_hit_blocks = 0;
     }
     tracked.is_known = false;
-    free_slots_.push_back(slot);
+    tracked_.give_back(slot);
     --num_known_;
   }
 
@@ -484,7 +476,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
                     const RequestContext& context) {
     Hit hit;
     for (std::uint32_t index = begin; index < end; ++index) {
-      const LookupResult result = lookup_key(keys[index], context);
+      const LookupResult result = offloaded_.lookup_key(keys[index], context);
       if (result == LookupResult::kMiss) break;
       hit.is_deferred = hit.is_deferred || result == LookupResult::kPending;
       ++hit.num_blocks;
@@ -497,7 +489,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     Hit hit;
     std::uint32_t run = 0;
     for (std::uint32_t index = end; index > begin; --index) {
-      const LookupResult result = lookup_key(keys[index - 1], context);
+      const LookupResult result = offloaded_.lookup_key(keys[index - 1], context);
       hit.is_deferred = hit.is_deferred || result == LookupResult::kPending;
       run = result == LookupResult::kHit ? run + 1 : 0;
       if (run < window) continue;
@@ -506,10 +498,6 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     }
     hit.num_blocks = run;
     return hit;
-  }
-
-  LookupResult lookup_key(OffloadKeyView key, const RequestContext& context) {
-    return offloaded_.lookup_key(key, context);
   }
 
   bool is_hit_being_loaded(const Tracked& tracked, std::uint32_t num_hit_tokens) {
@@ -543,13 +531,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   // ---- Jobs ----
 
   std::uint32_t add_job(std::uint32_t slot, bool is_store) {
-    std::uint32_t at = static_cast<std::uint32_t>(jobs_.size());
-    if (free_jobs_.empty()) {
-      jobs_.emplace_back();
-    } else {
-      at = free_jobs_.back();
-      free_jobs_.pop_back();
-    }
+    const std::uint32_t at = jobs_.take();
     Job& job = jobs_[at];
     job.id = next_job_id_++;
     job.tracked = slot;
@@ -559,10 +541,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     job.flushed_in = 0;
     job.keys.clear();
     job.unwatched.clear();
-    job.previous = last_job_;
-    job.next = kNone;
-    (last_job_ == kNone ? first_job_ : jobs_[last_job_].next) = at;
-    last_job_ = at;
+    jobs_in_order_.push_back(at);
     std::uint32_t& first_of_request = tracked_[slot].first_job;
     job.previous_of_request = kNone;
     job.next_of_request = first_of_request;
@@ -575,8 +554,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   void remove_job(std::uint32_t at) {
     const Job& job = jobs_[at];
     job_of_id_.erase(job.id);
-    (job.previous == kNone ? first_job_ : jobs_[job.previous].next) = job.next;
-    (job.next == kNone ? last_job_ : jobs_[job.next].previous) = job.previous;
+    jobs_in_order_.erase(at);
     std::uint32_t& first_of_request = tracked_[job.tracked].first_job;
     (job.previous_of_request == kNone ? first_of_request
                                       : jobs_[job.previous_of_request].next_of_request) =
@@ -584,7 +562,7 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     if (job.next_of_request != kNone) {
       jobs_[job.next_of_request].previous_of_request = job.previous_of_request;
     }
-    free_jobs_.push_back(at);
+    jobs_.give_back(at);
   }
 
   /// Fills views_.
@@ -693,13 +671,16 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
     for (BlockId block : allocated_) {
       watches_.filter(block, [this](JobId id) {
         const std::uint32_t at = job_of_id_.find(id);
-        if (at == JobMap::kNone) return false;
+        if (at == kNone) return false;
         flush(at);
         return true;
       });
     }
     if (num_known_ > 0 && num_unfinished_ == 0) {
-      for (std::uint32_t at = first_job_; at != kNone; at = jobs_[at].next) flush(at);
+      for (std::uint32_t at = jobs_in_order_.front(); at != kNoRequest;
+           at = jobs_in_order_.next(at)) {
+        flush(at);
+      }
     }
     std::sort(metadata_.jobs_to_flush.begin(), metadata_.jobs_to_flush.end());
   }
@@ -793,17 +774,14 @@ class FencingConnectorScheduler final : public OffloadingConnectorScheduler {
   bool shares_blocks_;
   OffloadedBlocks offloaded_;
 
-  std::vector<Tracked> tracked_;
-  std::vector<std::uint32_t> free_slots_;
+  SlotPool<Tracked> tracked_;
   std::vector<std::uint32_t> slot_of_request_;  ///< by RequestIndex; kNone once it is finished
   std::uint32_t num_known_ = 0;
   std::uint32_t num_unfinished_ = 0;  ///< of them
 
-  std::vector<Job> jobs_;
-  std::vector<std::uint32_t> free_jobs_;
-  JobMap job_of_id_;
-  std::uint32_t first_job_ = kNone;
-  std::uint32_t last_job_ = kNone;
+  SlotPool<Job> jobs_;
+  OpenTable<JobId> job_of_id_;
+  RequestList jobs_in_order_;  ///< their slots, in ascending order of the ids
   JobId next_job_id_ = 0;
 
   BlockLists<JobId> watches_;  ///< those of jobs that are over drop out when the block is allocated

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/connectors/offloading/offloaded_blocks.h"
@@ -21,7 +22,8 @@
 namespace kvfence::optimized {
 namespace {
 
-class HoldingConnectorScheduler final : public OffloadingConnectorScheduler {
+class HoldingConnectorScheduler final
+    : public Cloning<HoldingConnectorScheduler, OffloadingConnectorScheduler> {
  public:
   /// Requires: check_spec(spec) finds nothing, and not the rule offload_fences_reuse.
   explicit HoldingConnectorScheduler(const OffloadingSpec& spec)
@@ -34,11 +36,6 @@ class HoldingConnectorScheduler final : public OffloadingConnectorScheduler {
     key_shape_.hashes_per_key = block_size_factor_;
     key_shape_.hash_of_key = block_size_factor_ - 1;
   }
-
-  std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<HoldingConnectorScheduler>(*this);
-  }
-  void on_new_request(const ConnectorRequest&) override {}
 
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
@@ -147,7 +144,6 @@ class HoldingConnectorScheduler final : public OffloadingConnectorScheduler {
   void take_events(std::vector<KVCacheEvent>& out) override {
     offloaded_.take_events(offloaded_block_size_, /*has_groups=*/false, out);
   }
-  bool reset_cache() override { return true; }
 
   void policy_lists(PolicyLists& out) const override { offloaded_.cpu().policy().lists(out); }
   std::uint32_t num_free_slots() const override { return offloaded_.cpu().num_free_slots(); }

@@ -14,8 +14,9 @@
 
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
-#include "optimized/base/request_ids.h"
+#include "optimized/base/slots.h"
 #include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
 #include "optimized/connectors/offloading/transfers_under_way.h"
@@ -61,11 +62,8 @@ class MeasuredTransfers {
 };
 
 /// Without Rules::offload_fences_reuse: numbers its transfers itself.
-class HoldingConnectorWorker final : public KVConnectorWorker {
+class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVConnectorWorker> {
  public:
-  std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<HoldingConnectorWorker>(*this);
-  }
   bool prefer_cross_layer_blocks() const override { return true; }
 
   void handle_preemptions(const KVConnectorMetadata& metadata) override {
@@ -115,21 +113,20 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
       report_load(transfers_[slot], result.success, out);
     }
     for (const std::string& id : finished_requests) {
-      const std::optional<std::uint32_t> at = find_storing(id);
+      const std::optional<std::uint32_t> at = storing_.find(id);
       if (!at) continue;
       if (storing_[*at].first_store != kNone) {
         storing_[*at].is_finished = true;
         continue;
       }
       out.finished_sending.push_back(id);
-      erase_storing(*at);
+      storing_.erase(*at);
     }
     measured_.report(out);
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(measured_, next_job_, queue_, transfers_);
-    hash.add_pool(storing_, free_storing_);
+    hash.add_all(measured_, next_job_, queue_, transfers_, storing_);
   }
 
  private:
@@ -145,38 +142,20 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
 
   // ---- Hold ----
 
-  std::optional<std::uint32_t> find_storing(std::string_view id) const {
-    return storing_of_id_.find(
-        id, [this](std::uint32_t at) { return std::string_view(storing_[at].id); });
-  }
-
   std::uint32_t find_or_add_storing(const std::string& id) {
-    if (const std::optional<std::uint32_t> found = find_storing(id)) return *found;
-    std::uint32_t at = static_cast<std::uint32_t>(storing_.size());
-    if (free_storing_.empty()) {
-      storing_.emplace_back();
-    } else {
-      at = free_storing_.back();
-      free_storing_.pop_back();
-    }
-    storing_[at].id = id;
+    if (const std::optional<std::uint32_t> found = storing_.find(id)) return *found;
+    const std::uint32_t at = storing_.insert(id);
     storing_[at].first_store = kNone;
     storing_[at].is_finished = false;
-    storing_of_id_.insert(id, at);
     return at;
-  }
-
-  void erase_storing(std::uint32_t at) {
-    storing_of_id_.erase(storing_[at].id, at);
-    free_storing_.push_back(at);
   }
 
   /// Its load alone decides from now on when its blocks are given back.
   void forget_stores(std::string_view id) {
-    const std::optional<std::uint32_t> at = find_storing(id);
+    const std::optional<std::uint32_t> at = storing_.find(id);
     if (!at) return;
     disown(*at);
-    erase_storing(*at);
+    storing_.erase(*at);
   }
 
   /// The request's stores end without a word about it.
@@ -189,7 +168,7 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
 
   void flush(const OffloadingConnectorMetadata& metadata) {
     for (const std::string& id : metadata.requests_to_flush) {
-      const std::optional<std::uint32_t> at = find_storing(id);
+      const std::optional<std::uint32_t> at = storing_.find(id);
       if (!at || storing_[*at].first_store == kNone) continue;
       to_flush_.clear();
       for (std::uint32_t slot = storing_[*at].first_store; slot != kNone;
@@ -213,16 +192,14 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
     transfers_.erase(slot);
     if (!owner.is_finished || owner.first_store != kNone) return;
     out.finished_sending.push_back(owner.id);
-    erase_storing(store.owner);
+    storing_.erase(store.owner);
   }
 
   MeasuredTransfers measured_;
   JobId next_job_ = 0;
   TransferQueue queue_;
   TransfersUnderWay transfers_;
-  std::vector<Storing> storing_;
-  std::vector<std::uint32_t> free_storing_;
-  RequestIds storing_of_id_;
+  NamedSlots<Storing> storing_;
 
   // Storage of single calls, kept for the next one.
   TransferJob numbered_;
@@ -231,11 +208,8 @@ class HoldingConnectorWorker final : public KVConnectorWorker {
 };
 
 /// With it: transfers have the scheduler's numbers.
-class FencingConnectorWorker final : public KVConnectorWorker {
+class FencingConnectorWorker final : public Cloning<FencingConnectorWorker, KVConnectorWorker> {
  public:
-  std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<FencingConnectorWorker>(*this);
-  }
   bool prefer_cross_layer_blocks() const override { return true; }
 
   // ---- Fence ----

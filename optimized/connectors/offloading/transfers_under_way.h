@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "contract/connectors/transfer_engine.h"
-#include "optimized/base/job_map.h"
+#include "optimized/base/open_table.h"
+#include "optimized/base/slots.h"
 
 namespace kvfence::optimized {
 
@@ -57,19 +58,13 @@ struct TransferUnderWay {
 /// Transfers by number, in slots that keep their storage.
 class TransfersUnderWay {
  public:
-  static constexpr std::uint32_t kNone = JobMap::kNone;
+  static constexpr std::uint32_t kNone = OpenTable<JobId>::kNone;
 
   std::uint32_t find(JobId job) const { return slot_of_job_.find(job); }
 
   /// Its slot. Requires: no transfer of that number is there.
   std::uint32_t insert(JobId job, const TransferJob& transfer) {
-    std::uint32_t slot = static_cast<std::uint32_t>(transfers_.size());
-    if (free_slots_.empty()) {
-      transfers_.emplace_back();
-    } else {
-      slot = free_slots_.back();
-      free_slots_.pop_back();
-    }
+    const std::uint32_t slot = transfers_.take();
     TransferUnderWay& entry = transfers_[slot];
     entry.job = job;
     entry.is_store = transfer.spec.is_store;
@@ -83,20 +78,17 @@ class TransfersUnderWay {
   /// What it said stays readable until the next insertion.
   void erase(std::uint32_t slot) {
     slot_of_job_.erase(transfers_[slot].job);
-    free_slots_.push_back(slot);
+    transfers_.give_back(slot);
   }
-
-  std::size_t size() const { return slot_of_job_.size(); }
 
   TransferUnderWay& operator[](std::uint32_t slot) { return transfers_[slot]; }
   const TransferUnderWay& operator[](std::uint32_t slot) const { return transfers_[slot]; }
 
-  void add_to(StateHash& hash) const { hash.add_pool(transfers_, free_slots_); }
+  void add_to(StateHash& hash) const { hash.add(transfers_); }
 
  private:
-  std::vector<TransferUnderWay> transfers_;
-  std::vector<std::uint32_t> free_slots_;
-  JobMap slot_of_job_;
+  SlotPool<TransferUnderWay> transfers_;
+  OpenTable<JobId> slot_of_job_;
 };
 
 }  // namespace kvfence::optimized

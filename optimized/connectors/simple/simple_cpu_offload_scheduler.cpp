@@ -17,6 +17,7 @@
 
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/check.h"
+#include "contract/core/cloned.h"
 #include "contract/core/flat_lists.h"
 #include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
@@ -73,7 +74,7 @@ GpuBlockPool& gpu_pool_of(ConnectorHost& host) {
   return *pool;
 }
 
-class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
+class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffloadScheduler> {
  public:
   /// Requires: check_spec(spec) finds nothing.
   /// Cost: O(CPU blocks + GPU blocks). What is allocated later are the metadata, lists as long as
@@ -90,18 +91,10 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
         last_store_of_block_(spec.lazy_offload ? 0 : spec.kv_cache.pool.num_gpu_blocks),
         nothing_to_tell_(std::make_shared<SimpleCPUOffloadMetadata>()) {}
 
-  std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<SimpleCPUOffload>(*this);
-  }
-  void on_new_request(const ConnectorRequest&) override {}
-
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
     Tracked& tracked = track(request.index);
-    if (pinning_.contains(request.index)) {
-      pinning_.erase(request.index);
-      free_pinned(tracked);
-    }
+    if (pinning_.erase(request.index)) free_pinned(tracked);
     const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
     if (num_tokens <= num_local_tokens + 1) return {0, false};
     const bool pins = rules_.simple_offload_pins_hits;
@@ -121,8 +114,7 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
       forget_blocks(tracked);
       tracked.is_known = true;
     }
-    const bool was_pinned = pinning_.contains(request.index);
-    if (was_pinned) pinning_.erase(request.index);
+    const bool was_pinned = pinning_.erase(request.index);
     if (num_external_tokens == 0) {
       if (was_pinned) free_pinned(tracked);
       return;
@@ -184,18 +176,11 @@ class SimpleCPUOffload final : public SimpleCPUOffloadScheduler {
     Tracked* const tracked = find_tracked(request.index);
     if (!tracked) return false;
     tracked->is_known = false;
-    if (pinning_.contains(request.index)) {
-      pinning_.erase(request.index);
-      free_pinned(*tracked);
-    }
-    if (untold_.contains(request.index)) {
-      untold_.erase(request.index);
-      end_load(gpu_pool_of(host), *tracked);
-    }
+    if (pinning_.erase(request.index)) free_pinned(*tracked);
+    if (untold_.erase(request.index)) end_load(gpu_pool_of(host), *tracked);
     return false;
   }
 
-  void take_events(std::vector<KVCacheEvent>&) override {}
   bool reset_cache() override { return false; }
 
   BlockCounts cpu_block_counts() const override { return cpu_pool().block_counts(); }

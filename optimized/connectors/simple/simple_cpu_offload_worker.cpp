@@ -15,6 +15,7 @@
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/check.h"
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
 #include "optimized/connectors/simple/simple_cpu_offload.h"
 
@@ -70,12 +71,8 @@ class EventQueue {
   std::size_t size_ = 0;
 };
 
-class SimpleCPUOffloadWorker final : public KVConnectorWorker {
+class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVConnectorWorker> {
  public:
-  std::unique_ptr<KVConnectorWorker> clone() const override {
-    return std::make_unique<SimpleCPUOffloadWorker>(*this);
-  }
-
   void handle_preemptions(const KVConnectorMetadata& metadata) override {
     if (!of_simple_offload(metadata).need_flush) return;
     under_way_.clear();
@@ -89,7 +86,6 @@ class SimpleCPUOffloadWorker final : public KVConnectorWorker {
   }
 
   void start_load_kv() override {}
-  void wait_for_save() override {}
 
   void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     out.clear();

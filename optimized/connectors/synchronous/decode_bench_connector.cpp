@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/base/request_list.h"
@@ -23,17 +24,13 @@ namespace {
 
 // ---- The scheduler's half ----
 
-class DecodeBenchConnectorScheduler final : public SynchronousConnectorScheduler {
+class DecodeBenchConnectorScheduler final
+    : public Cloning<DecodeBenchConnectorScheduler, SynchronousConnectorScheduler> {
  public:
   /// Requires: check_spec(spec) finds nothing.
   explicit DecodeBenchConnectorScheduler(const SynchronousConnectorSpec& spec)
       : block_size_(spec.block_size()),
         nothing_to_tell_(std::make_shared<const SynchronousConnectorMetadata>()) {}
-
-  std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<DecodeBenchConnectorScheduler>(*this);
-  }
-  void on_new_request(const ConnectorRequest&) override {}
 
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
@@ -69,16 +66,11 @@ class DecodeBenchConnectorScheduler final : public SynchronousConnectorScheduler
     return told;
   }
 
-  void update_connector_output(ConnectorHost&, const KVConnectorOutput&) override {}
-
   bool request_finished(ConnectorHost&, const ConnectorRequest& request,
                         const BlocksByGroup&) override {
-    if (filled_.contains(request.index)) filled_.erase(request.index);
+    filled_.erase(request.index);
     return false;
   }
-
-  void take_events(std::vector<KVCacheEvent>&) override {}
-  bool reset_cache() override { return true; }
 
   void filled_requests(std::vector<RequestIndex>& out) const override { filled_.copy_to(out); }
   void add_to(StateHash& hash) const override { hash.add_all(filled_, fills_); }
@@ -114,8 +106,6 @@ class DecodeBenchConnectorWorker final : public SynchronousConnectorWorker {
 
   void save_kv_layer(const SynchronousConnectorMetadata&, std::uint32_t, const ScriptedKVCache&,
                      SynchronousWorkerReport&) override {}
-
- private:
 };
 
 }  // namespace

@@ -19,26 +19,23 @@
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 
 namespace kvfence::optimized {
 namespace {
 
-class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
+// ---- The scheduler's half ----
+
+class ExampleConnectorScheduler final
+    : public Cloning<ExampleConnectorScheduler, SynchronousConnectorScheduler> {
  public:
   /// Requires: check_spec(spec) finds nothing; storage outlives this and its clones.
   ExampleConnectorScheduler(const SynchronousConnectorSpec& spec, const SharedStorage& storage)
       : block_size_(spec.block_size()),
         storage_(&storage),
         nothing_to_tell_(std::make_shared<const SynchronousConnectorMetadata>()) {}
-
-  std::unique_ptr<KVConnector> clone() const override {
-    return std::make_unique<ExampleConnectorScheduler>(*this);
-  }
-  void on_new_request(const ConnectorRequest&) override {}
-
-  // ---- The scheduler's half ----
 
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
@@ -83,16 +80,11 @@ class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
     return told;
   }
 
-  void update_connector_output(ConnectorHost&, const KVConnectorOutput&) override {}
-
   bool request_finished(ConnectorHost&, const ConnectorRequest& request,
                         const BlocksByGroup&) override {
     if (request.index < tracked_.size()) tracked_[request.index].has_match = false;
     return false;
   }
-
-  void take_events(std::vector<KVCacheEvent>&) override {}
-  bool reset_cache() override { return true; }
 
   void filled_requests(std::vector<RequestIndex>& out) const override { out.clear(); }
   void add_to(StateHash& hash) const override { hash.add_kept(tracked_); }
@@ -220,13 +212,13 @@ class ExampleConnectorScheduler final : public SynchronousConnectorScheduler {
   std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_tell_;
 };
 
+// ---- The worker's half ----
+
 /// The worker's half of one rank. A call costs the symbols of its files.
 class ExampleConnectorWorker final : public SynchronousConnectorWorker {
  public:
   /// Requires: check_spec(spec) finds nothing; storage outlives this.
   explicit ExampleConnectorWorker(SharedStorage& storage) : storage_(storage) {}
-
-  // ---- The worker's half ----
 
   void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
                      SynchronousWorkerReport& report) override {

@@ -1,0 +1,84 @@
+#pragma once
+
+/// Slots that are used again with the storage of what was in them: SlotPool by number, NamedSlots
+/// by the id of a request, too.
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "contract/core/state_digest.h"
+#include "contract/core/table_secret.h"
+#include "optimized/base/request_ids.h"
+
+namespace kvfence::optimized {
+
+/// Cost: O(1) an operation, amortized while the pool grows.
+template <class Entry>
+class SlotPool {
+ public:
+  /// What was in it before is still there. A reference to an entry holds until the next one is
+  /// taken.
+  std::uint32_t take() {
+    if (free_.empty()) {
+      entries_.emplace_back();
+      return size() - 1;
+    }
+    const std::uint32_t slot = free_.back();
+    free_.pop_back();
+    return slot;
+  }
+
+  /// What is in it stays readable until the next one is taken. Requires: it is taken.
+  void give_back(std::uint32_t slot) { free_.push_back(slot); }
+
+  Entry& operator[](std::uint32_t slot) { return entries_[slot]; }
+  const Entry& operator[](std::uint32_t slot) const { return entries_[slot]; }
+
+  /// With the free ones.
+  std::uint32_t size() const { return static_cast<std::uint32_t>(entries_.size()); }
+
+  void add_to(StateHash& hash) const { hash.add_pool(entries_, free_); }
+
+ private:
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> free_;
+};
+
+/// Of entries that have a std::string id. Cost: O(1) expected an operation.
+template <class Entry>
+class NamedSlots {
+ public:
+  explicit NamedSlots(const TableSecret& secret = {}) : slot_of_id_(secret) {}
+
+  std::optional<std::uint32_t> find(std::string_view id) const {
+    return slot_of_id_.find(
+        id, [this](std::uint32_t slot) { return std::string_view(slots_[slot].id); });
+  }
+
+  /// All but the id is as it was left. Requires: no slot has the id.
+  std::uint32_t insert(std::string_view id) {
+    const std::uint32_t slot = slots_.take();
+    slots_[slot].id = id;
+    slot_of_id_.insert(id, slot);
+    return slot;
+  }
+
+  /// The entry stays readable until the next insertion.
+  void erase(std::uint32_t slot) {
+    slot_of_id_.erase(slots_[slot].id, slot);
+    slots_.give_back(slot);
+  }
+
+  Entry& operator[](std::uint32_t slot) { return slots_[slot]; }
+  const Entry& operator[](std::uint32_t slot) const { return slots_[slot]; }
+  std::uint32_t size() const { return slots_.size(); }
+  void add_to(StateHash& hash) const { hash.add(slots_); }
+
+ private:
+  SlotPool<Entry> slots_;
+  RequestIds slot_of_id_;
+};
+
+}  // namespace kvfence::optimized
