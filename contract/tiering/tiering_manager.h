@@ -65,6 +65,19 @@ struct PendingPromotionState {
   friend bool operator==(const PendingPromotionState&, const PendingPromotionState&) = default;
 };
 
+/// What an observer reads of a TieringOffloadingManager, and how it reaches the tiers.
+class TieringView {
+ public:
+  virtual std::span<SecondaryTierHandle> tiers() = 0;
+  virtual std::uint32_t num_jobs() const = 0;
+  virtual std::uint32_t num_pending() const = 0;
+  virtual void jobs(std::vector<TierJobState>& out) const = 0;
+  virtual void pending(std::vector<PendingPromotionState>& out) const = 0;
+
+ protected:
+  ~TieringView() = default;
+};
+
 /// TieringOffloadingManager.
 ///
 /// lookup(key, request) -> whether the block can be read
@@ -126,13 +139,12 @@ struct PendingPromotionState {
 /// Cost of the optimized side: O(keys) of the call, of the jobs that end, and of what the call
 /// queued or submits, besides what the tiers take; a lookup O(tiers).
 template <class M>
-concept TieringOffloadingManager = std::copyable<M> &&
+concept TieringOffloadingManager = std::copyable<M> && std::derived_from<M, TieringView> &&
     std::constructible_from<M, const OffloadingManagerConfig&, std::vector<SecondaryTierHandle>> &&
     requires(M manager, const M& const_manager, OffloadKeyView key,
              std::span<const OffloadKeyView> keys, const RequestContext& request,
              std::vector<SlotId>& slots, bool& stored, bool success, PrepareStoreOutput& out,
-             std::vector<OffloadingEvent>& events, std::vector<TierJobState>& jobs,
-             std::vector<PendingPromotionState>& pending) {
+             std::vector<OffloadingEvent>& events) {
   { manager.lookup(key, request) } -> std::same_as<LookupResult>;
   { manager.touch(keys, request) } -> std::same_as<void>;
   { manager.prepare_load(keys, slots) } -> std::same_as<ErrorCode>;
@@ -144,11 +156,6 @@ concept TieringOffloadingManager = std::copyable<M> &&
   { manager.on_schedule_end() } -> std::same_as<void>;
   { manager.reset_cache() } -> std::same_as<void>;
   { manager.take_events(events) } -> std::same_as<void>;
-  { manager.tiers() } -> std::same_as<std::span<SecondaryTierHandle>>;
-  { const_manager.num_jobs() } -> std::same_as<std::uint32_t>;
-  { const_manager.num_pending() } -> std::same_as<std::uint32_t>;
-  { const_manager.jobs(jobs) } -> std::same_as<void>;
-  { const_manager.pending(pending) } -> std::same_as<void>;
   { const_manager.primary().num_free_slots() } -> std::same_as<std::uint32_t>;
   const_manager.primary().policy();
 };

@@ -23,7 +23,7 @@
 
 namespace kvfence::optimized {
 
-class TieringOffloadingManager {
+class TieringOffloadingManager final : public TieringView {
  public:
   /// Requires: check_tiering_config(primary) finds nothing wrong; capacity <= 2^28.
   /// Cost: O(capacity). What is allocated later are lists as long as the longest call and as many
@@ -47,14 +47,14 @@ class TieringOffloadingManager {
   void take_events(std::vector<OffloadingEvent>& out) { primary_.take_events(out); }
 
   const OffloadingManager& primary() const { return primary_; }
-  std::span<SecondaryTierHandle> tiers() { return tiers_; }
-  std::uint32_t num_jobs() const { return jobs_.size(); }
-  std::uint32_t num_pending() const { return num_pending_; }
+  std::span<SecondaryTierHandle> tiers() override { return tiers_; }
+  std::uint32_t num_jobs() const override { return jobs_.size(); }
+  std::uint32_t num_pending() const override { return num_pending_; }
 
   /// Cost: O(keys of all jobs); for an observer.
-  void jobs(std::vector<TierJobState>& out) const;
+  void jobs(std::vector<TierJobState>& out) const override;
   /// Cost: O(queued keys); for an observer.
-  void pending(std::vector<PendingPromotionState>& out) const;
+  void pending(std::vector<PendingPromotionState>& out) const override;
 
   void add_to(StateHash& hash) const;
 

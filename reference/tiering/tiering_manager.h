@@ -16,7 +16,7 @@
 
 namespace kvfence::reference {
 
-class TieringOffloadingManager {
+class TieringOffloadingManager final : public TieringView {
  public:
   /// Requires: check_tiering_config(primary) finds nothing wrong
   TieringOffloadingManager(const OffloadingManagerConfig& primary,
@@ -37,11 +37,13 @@ class TieringOffloadingManager {
   void take_events(std::vector<OffloadingEvent>& out) { primary_.take_events(out); }
 
   const OffloadingManager& primary() const { return primary_; }
-  std::span<SecondaryTierHandle> tiers() { return tiers_; }
-  std::uint32_t num_jobs() const { return static_cast<std::uint32_t>(jobs_.size()); }
-  std::uint32_t num_pending() const { return static_cast<std::uint32_t>(promotions_.size()); }
-  void jobs(std::vector<TierJobState>& out) const { out = jobs_; }
-  void pending(std::vector<PendingPromotionState>& out) const;
+  std::span<SecondaryTierHandle> tiers() override { return tiers_; }
+  std::uint32_t num_jobs() const override { return static_cast<std::uint32_t>(jobs_.size()); }
+  std::uint32_t num_pending() const override {
+    return static_cast<std::uint32_t>(promotions_.size());
+  }
+  void jobs(std::vector<TierJobState>& out) const override { out = jobs_; }
+  void pending(std::vector<PendingPromotionState>& out) const override;
 
   void add_to(StateHash& hash) const {
     hash.add_all(primary_, tiers_, next_job_id_, jobs_, promotions_, request_level_, has_polled_);

@@ -217,12 +217,8 @@ class OffloadingConnectorScheduler : public KVConnector {
   virtual void policy_lists(PolicyLists& out) const = 0;
   virtual std::uint32_t num_free_slots() const = 0;
 
-  // What an observer reads of the tiers, and how it reaches them; as of TieringOffloadingManager.
-  virtual std::span<SecondaryTierHandle> tiers() { return {}; }
-  virtual std::uint32_t num_tier_jobs() const { return 0; }
-  virtual std::uint32_t num_pending_promotions() const { return 0; }
-  virtual void tier_jobs(std::vector<TierJobState>& out) const { out.clear(); }
-  virtual void pending_promotions(std::vector<PendingPromotionState>& out) const { out.clear(); }
+  /// Null if it has no tiers.
+  virtual TieringView* tiering() { return nullptr; }
 };
 
 /// The worker's half, as KVConnectorWorker. A *queued* store is submitted by the next

@@ -109,14 +109,14 @@ class World final : private ConnectorHost {
     for (RequestIndex index = 0; index < kNumRequests; ++index) {
       set_blocks(index);
       num_computed_ = 0;
-      stores_fail_ = connector_->tiers().size() > 0 && index % 2 == 1;
+      stores_fail_ = connector_->tiering() && index % 2 == 1;
       MatchedTokens hit;
       add([&] { connector_->on_new_request(request(index)); }, cost.of_the_rest);
       *says_hit_ = true;
       add([&] { hit = connector_->get_num_new_matched_tokens(request(index), 0); },
           cost.of_the_rest);
       *says_hit_ = false;
-      num_promotions_ += connector_->num_pending_promotions();
+      if (connector_->tiering()) num_promotions_ += connector_->tiering()->num_pending();
       while (!hit.num_tokens) {
         run_step(cost, /*tells=*/false);
         add([&] { hit = connector_->get_num_new_matched_tokens(request(index), 0); },

@@ -105,8 +105,8 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
       ASSERT_EQ(look_up(index), std::nullopt);
     }
     step();
-    ASSERT_EQ(connector_->num_tier_jobs(), kNumTiers * num() + num());
-    ASSERT_EQ(connector_->num_pending_promotions(), 0U);
+    ASSERT_EQ(connector_->tiering()->num_jobs(), kNumTiers * num() + num());
+    ASSERT_EQ(connector_->tiering()->num_pending(), 0U);
   }
 
   std::uint32_t num() const { return GetParam(); }
@@ -235,29 +235,29 @@ TEST_P(ConnectorTierOperationCount, TheEndOfAStepCostsThePromotionsThatItSubmits
     connector_->on_new_request(request(fresh(number)));
     EXPECT_EQ(look_up(fresh(number)), std::nullopt);
   }
-  ASSERT_EQ(connector_->num_pending_promotions(), 2U);
+  ASSERT_EQ(connector_->tiering()->num_pending(), 2U);
   EXPECT_LE(cost([&] { step(); }), 2 * kLookupMax + 2 * kNumTiers);
-  EXPECT_EQ(connector_->num_pending_promotions(), 0U);
+  EXPECT_EQ(connector_->tiering()->num_pending(), 0U);
 }
 
 TEST_P(ConnectorTierOperationCount, APollCostsTheJobsThatAreOver) {
-  const std::uint32_t num_jobs = connector_->num_tier_jobs();
+  const std::uint32_t num_jobs = connector_->tiering()->num_jobs();
   // The cascades come first, store by store, tier by tier.
   for (std::uint32_t place = 0; place < kNumTiers; ++place) {
     below_->reports[place].push_back({kNumTiers * (num() / 2) + place, true});
   }
   below_->reports[kNumTiers - 1].push_back({below_->submitted[kNumTiers - 1], true});
   EXPECT_LE(cost([&] { step(); }), (kNumTiers + 1) * (kLookupMax + 20));
-  EXPECT_EQ(connector_->num_tier_jobs(), num_jobs - kNumTiers - 1);
+  EXPECT_EQ(connector_->tiering()->num_jobs(), num_jobs - kNumTiers - 1);
 }
 
 TEST_P(ConnectorTierOperationCount, AStoreThatIsOverCostsItsKeysInEachTier) {
   constexpr std::uint64_t kCostOfAKeyMax = 300;
-  const std::uint32_t num_jobs = connector_->num_tier_jobs();
+  const std::uint32_t num_jobs = connector_->tiering()->num_jobs();
   KVConnectorOutput output;
   output.completed_jobs.push_back({num() / 2, 1, 0});
   EXPECT_LE(cost([&] { report(output); }), kCostOfAKeyMax);
-  EXPECT_EQ(connector_->num_tier_jobs(), num_jobs + kNumTiers);
+  EXPECT_EQ(connector_->tiering()->num_jobs(), num_jobs + kNumTiers);
 }
 
 // A tier that wants whole requests gets what the CPU cache held already.
@@ -276,10 +276,10 @@ TEST_P(ConnectorTierOperationCount, ALoadedPrefixThatGoesDownCostsItsKeys) {
   KVConnectorOutput output;
   output.completed_jobs.push_back({metadata_->loads.front().job, 1, 0});
   EXPECT_LE(cost([&] { report(output); }), 4 * kLookupMax);
-  const std::uint32_t num_jobs = connector_->num_tier_jobs();
+  const std::uint32_t num_jobs = connector_->tiering()->num_jobs();
   plan_loaded(index);
   EXPECT_LE(cost([&] { step(); }), kCostOfAKeyMax);
-  EXPECT_EQ(connector_->num_tier_jobs(), num_jobs + 1) << "to the first tier alone";
+  EXPECT_EQ(connector_->tiering()->num_jobs(), num_jobs + 1) << "to the first tier alone";
 }
 
 TEST_P(ConnectorTierOperationCount, ARequestCostsTheTiers) {

@@ -265,23 +265,7 @@ class FencingConnectorScheduler final
 
   void policy_lists(PolicyLists& out) const override { offloaded_.cpu().policy().lists(out); }
   std::uint32_t num_free_slots() const override { return offloaded_.cpu().num_free_slots(); }
-  std::span<SecondaryTierHandle> tiers() override {
-    return offloaded_.tiering() ? offloaded_.tiering()->tiers() : std::span<SecondaryTierHandle>();
-  }
-  std::uint32_t num_tier_jobs() const override {
-    return offloaded_.tiering() ? offloaded_.tiering()->num_jobs() : 0;
-  }
-  std::uint32_t num_pending_promotions() const override {
-    return offloaded_.tiering() ? offloaded_.tiering()->num_pending() : 0;
-  }
-  void tier_jobs(std::vector<TierJobState>& out) const override {
-    out.clear();
-    if (offloaded_.tiering()) offloaded_.tiering()->jobs(out);
-  }
-  void pending_promotions(std::vector<PendingPromotionState>& out) const override {
-    out.clear();
-    if (offloaded_.tiering()) offloaded_.tiering()->pending(out);
-  }
+  TieringView* tiering() override { return offloaded_.tiering(); }
 
   void add_to(StateHash& hash) const override {
     hash.add_all(offloaded_, jobs_in_order_, next_job_id_, step_, allocated_, tracked_, jobs_);

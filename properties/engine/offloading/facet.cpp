@@ -16,11 +16,12 @@ namespace kvfence::engine::offloading {
 namespace {
 
 bool has_tier(const Facet::Around& around, std::uint32_t place) {
-  return place < around.connector.tiers().size();
+  TieringView* const tiering = around.connector.tiering();
+  return tiering && place < tiering->tiers().size();
 }
 
 ScriptedTier& tier(const Facet::Around& around, std::uint32_t place) {
-  return scripted_tier_at(around.connector.tiers(), place);
+  return scripted_tier_at(around.connector.tiering()->tiers(), place);
 }
 
 bool has_files(const Facet::Around& around, std::uint32_t place) {
@@ -260,8 +261,10 @@ void Facet::observe_numbers(OffloadingConnectorScheduler& connector, Observed& o
   observed.num_free_slots.emplace() = connector.num_free_slots();
   observed.target_t1_size.emplace() = lists_.target_t1_size;
   if (!has_tiers()) return;
-  observed.num_tier_jobs.emplace() = connector.num_tier_jobs();
-  observed.num_pending_promotions.emplace() = connector.num_pending_promotions();
+  const TieringView* const tiering = connector.tiering();
+  KVFENCE_CHECK(tiering, "a connector with tiers does not show them");
+  observed.num_tier_jobs.emplace() = tiering->num_jobs();
+  observed.num_pending_promotions.emplace() = tiering->num_pending();
   show_tier_calls(*tier_calls_, observed.tier_calls, observe_keys);
 }
 
@@ -290,11 +293,12 @@ void Facet::observe_state(OffloadingConnectorScheduler& connector,
 }
 
 void Facet::observe_tiers(OffloadingConnectorScheduler& connector, Observed& observed) {
-  connector.tier_jobs(job_states_);
+  TieringView& tiering = *connector.tiering();
+  tiering.jobs(job_states_);
   show_tier_jobs(job_states_, observed.tier_jobs.emplace(), observe_keys);
-  connector.pending_promotions(pending_states_);
+  tiering.pending(pending_states_);
   show_pending_promotions(pending_states_, observed.pending_promotions.emplace(), observe_keys);
-  show_tiers(connector.tiers(), observed.tiers.emplace(), observe_keys);
+  show_tiers(tiering.tiers(), observed.tiers.emplace(), observe_keys);
   if (!slots_) return;
   KeyList& damaged = observed.damaged.emplace();
   damaged.clear();

@@ -217,7 +217,7 @@ class Half final : public ConnectorHost {
   }
 
   ScriptedTier& tier(std::uint32_t place) {
-    return dynamic_cast<ScriptedTier&>(*connector->tiers()[place].get());
+    return dynamic_cast<ScriptedTier&>(*connector->tiering()->tiers()[place].get());
   }
   /// Of a request's block in the first group, for a tier.
   OffloadKey key_of(const std::string& id, std::uint32_t block) const {

@@ -137,28 +137,6 @@ std::uint32_t OffloadingConnectorBase::num_free_slots() const {
   return manager_.cpu().num_free_slots();
 }
 
-std::span<SecondaryTierHandle> OffloadingConnectorBase::tiers() {
-  return manager_.tiering() ? manager_.tiering()->tiers() : std::span<SecondaryTierHandle>();
-}
-
-std::uint32_t OffloadingConnectorBase::num_tier_jobs() const {
-  return manager_.tiering() ? manager_.tiering()->num_jobs() : 0;
-}
-
-std::uint32_t OffloadingConnectorBase::num_pending_promotions() const {
-  return manager_.tiering() ? manager_.tiering()->num_pending() : 0;
-}
-
-void OffloadingConnectorBase::tier_jobs(std::vector<TierJobState>& out) const {
-  out.clear();
-  if (manager_.tiering()) manager_.tiering()->jobs(out);
-}
-
-void OffloadingConnectorBase::pending_promotions(std::vector<PendingPromotionState>& out) const {
-  out.clear();
-  if (manager_.tiering()) manager_.tiering()->pending(out);
-}
-
 std::unique_ptr<OffloadingConnectorScheduler> make_offloading_connector_scheduler(
     const OffloadingSpec& spec, std::vector<SecondaryTierHandle> tiers) {
   if (spec.manager.rules.offload_fences_reuse) {

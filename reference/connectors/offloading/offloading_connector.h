@@ -54,11 +54,7 @@ class OffloadingConnectorBase : public OffloadingConnectorScheduler {
   void take_events(std::vector<KVCacheEvent>& out) final;
   void policy_lists(PolicyLists& out) const final;
   std::uint32_t num_free_slots() const final;
-  std::span<SecondaryTierHandle> tiers() final;
-  std::uint32_t num_tier_jobs() const final;
-  std::uint32_t num_pending_promotions() const final;
-  void tier_jobs(std::vector<TierJobState>& out) const final;
-  void pending_promotions(std::vector<PendingPromotionState>& out) const final;
+  TieringView* tiering() final { return manager_.tiering(); }
   void add_to(StateHash& hash) const override { hash.add(manager_); }
 
  protected:

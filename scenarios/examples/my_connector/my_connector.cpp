@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,19 +73,11 @@ class MyConnectorScheduler final : public OffloadingConnectorScheduler {
 
   void policy_lists(PolicyLists& out) const override { inner().policy_lists(out); }
   std::uint32_t num_free_slots() const override { return inner().num_free_slots(); }
-  std::span<SecondaryTierHandle> tiers() override {
-    return static_cast<OffloadingConnectorScheduler&>(*inner_.get()).tiers();
-  }
-  std::uint32_t num_tier_jobs() const override { return inner().num_tier_jobs(); }
-  std::uint32_t num_pending_promotions() const override { return inner().num_pending_promotions(); }
-  void tier_jobs(std::vector<TierJobState>& out) const override { inner().tier_jobs(out); }
-  void pending_promotions(std::vector<PendingPromotionState>& out) const override {
-    inner().pending_promotions(out);
-  }
+  TieringView* tiering() override { return inner().tiering(); }
 
  private:
-  const OffloadingConnectorScheduler& inner() const {
-    return static_cast<const OffloadingConnectorScheduler&>(*inner_.get());
+  OffloadingConnectorScheduler& inner() const {
+    return static_cast<OffloadingConnectorScheduler&>(*inner_.get());
   }
 
   KVConnectorHandle inner_;  ///< copies what it holds
