@@ -21,7 +21,7 @@ ErrorCode Scheduler::add_request(const NewRequest& new_request, RequestIndex& ou
     state_.states[out].status = RequestStatus::kWaitingForGrammar;
     state_.push_skipped(out);
   } else {
-    state_.push_waiting_back(out);
+    state_.push_waiting(out, /*at_front=*/false);
   }
   if (state_.connector && state_.rules().connector_learns_new_requests) {
     state_.connector->on_new_request(state_.connector_request(out));

@@ -97,21 +97,14 @@ ConnectorRequest SchedulerState::connector_request(RequestIndex request) const {
           .status = states[request].status};
 }
 
-void SchedulerState::push_waiting_back(RequestIndex request) {
+void SchedulerState::push_waiting(RequestIndex request, bool at_front) {
   states[request].place = RequestPlace::kWaiting;
   if (is_priority()) {
     waiting_heap.push(request, by_rank());
+  } else if (at_front) {
+    waiting_list.push_front(request);
   } else {
     waiting_list.push_back(request);
-  }
-}
-
-void SchedulerState::push_waiting_front(RequestIndex request) {
-  states[request].place = RequestPlace::kWaiting;
-  if (is_priority()) {
-    waiting_heap.push(request, by_rank());
-  } else {
-    waiting_list.push_front(request);
   }
 }
 
@@ -171,7 +164,7 @@ void SchedulerState::preempt(RequestIndex request) {
   state.num_settled_tokens = 0;
   state.last_step = 0;
   ++state.num_preemptions;
-  push_waiting_front(request);
+  push_waiting(request, /*at_front=*/true);
 }
 
 void SchedulerState::finish(RequestIndex request, RequestStatus status) {

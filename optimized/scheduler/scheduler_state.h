@@ -77,8 +77,6 @@ struct alignas(64) RequestRecord {
   std::vector<TokenId> stop_token_ids;
   /// Its rank in skipped_waiting and, under priority, in waiting: the smaller first, then the id.
   std::uint64_t rank = 0;
-  std::uint32_t arrival_time = 0;
-  std::uint32_t priority = 0;
   /// Steps up to this one become stale once it is not kPreempted any more.
   std::uint64_t forced_through = 0;
   KVTransferParams kv_transfer_params;
@@ -89,9 +87,8 @@ struct alignas(64) RequestRecord {
   bool is_reported = false;     ///< finished, and the step that says so is over
 
   void add_to(StateHash& hash) const {
-    hash.add_all(request, id, stop_token_ids, rank, arrival_time, priority, forced_through,
-                 kv_transfer_params, skip_reading_prefix_cache, is_promotable, is_load_failed,
-                 is_there, is_reported);
+    hash.add_all(request, id, stop_token_ids, rank, forced_through, kv_transfer_params,
+                 skip_reading_prefix_cache, is_promotable, is_load_failed, is_there, is_reported);
   }
 };
 
@@ -155,8 +152,8 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   RequestIndex first_waiting() const {
     return is_priority() ? waiting_heap.top() : waiting_list.front();
   }
-  void push_waiting_back(RequestIndex request);
-  void push_waiting_front(RequestIndex request);
+  /// Under priority its rank decides where.
+  void push_waiting(RequestIndex request, bool at_front);
 
   // skipped_waiting: all of it as a list, and those that the next step has to look at as a heap.
   // Under FCFS the list is in order: requests join at its end and leave from anywhere, since those
@@ -172,9 +169,7 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   void reserve_for(RequestIndex request) {
     if (rules().reserve_for_prefills && !prefills.contains(request)) prefills.push_back(request);
   }
-  void do_not_reserve_for(RequestIndex request) {
-    if (prefills.contains(request)) prefills.erase(request);
-  }
+  void do_not_reserve_for(RequestIndex request) { prefills.erase(request); }
 
   /// The running request that loses its blocks next.
   RequestIndex victim() const { return is_priority() ? victims.top() : running.back(); }
