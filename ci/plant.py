@@ -43,7 +43,7 @@ CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
 CONTROL = {"if", "for", "while", "catch", "constexpr"}
 AFTER_PARAMETERS = {"const", "noexcept", "override", "final", "mutable", "&", "&&"}
 
-HEAD = re.compile(r"(bug|always) ([a-z][a-z0-9_]*)(?: (\S.*))?\Z")
+HEAD = re.compile(r"(bug|always) ([a-z][a-z0-9_]*)(?: (\S[^;]*)(?:; also ([a-z_ ]+))?)?\Z")
 PART = re.compile(r"  in (\S+\.(?:h|cpp))(?: (\S+))?\Z")
 
 
@@ -87,6 +87,7 @@ class Edit:
     number: int = 0
     doc: str = ""
     parts: list = dataclasses.field(default_factory=list)
+    also_of: tuple = ()
 
     def error(self, reason, part=None):
         place = f"{self.where}:{part.line}" if part else self.where
@@ -103,12 +104,12 @@ def parse_edits(path, text):
             continue
         head, part = HEAD.match(line), PART.match(line)
         if head:
-            kind, name, thread = head.groups()
+            kind, name, thread, also_of = head.groups()
             if (kind == "bug") != (thread is not None):
                 raise EditError(f"{where}: error: a bug has a name and a thread, an always edit a name: {line}")
             if any(edit.name == name for edit in edits):
                 raise EditError(f"{where}: error: {kind} {name}: the name is taken")
-            edits.append(Edit(kind, name, thread or "", room, path))
+            edits.append(Edit(kind, name, thread or "", room, path, also_of=tuple((also_of or "").split())))
             continue
         edit = edits[-1] if edits else None
         if edit and part:
@@ -441,8 +442,8 @@ def table_of(rooms):
     bugs = {room: [edit for edit in edits if edit.kind == "bug"] for room, edits in rooms.items()}
     bugs = {room: edits for room, edits in bugs.items() if edits}
     for room, edits in bugs.items():
-        rows = "".join(f"    {{{edit.number}, {quoted(edit.name)}, {quoted(edit.doc)}, {quoted(edit.thread)}}},\n"
-                       for edit in edits)
+        rows = "".join(f"    {{{edit.number}, {quoted(edit.name)}, {quoted(edit.doc)}, {quoted(edit.thread)}, "
+                       f"{{{', '.join(map(quoted, edit.also_of))}}}}},\n" for edit in edits)
         text += f"constexpr Bug k_{room}[] = {{\n{rows}}};\n"
     text += "\n}  // namespace\n\nstd::span<const Bug> bugs_of(std::string_view room) {\n"
     text += "".join(f"  if (room == {quoted(room)}) return k_{room};\n" for room in bugs)

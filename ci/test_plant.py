@@ -196,9 +196,14 @@ class WhatAnEditBecomes(unittest.TestCase):
                                            "  in layer/a.cpp\n- x\n")}
         rooms["room"][0].number = 1000
         table = plant.table_of(rooms)
-        self.assertIn('{1000, "one", "What it does.", "ours"},', table)
+        self.assertIn('{1000, "one", "What it does.", "ours", {}},', table)
         self.assertIn('if (room == "room") return k_room;', table)
         self.assertNotIn("two", table)
+
+    def test_the_table_says_which_assemblies_list_a_bug(self):
+        text = bug("one", "- y += 1;").replace("ours", "lib#1, other lib#2; also on_device multi")
+        rooms = {"room": plant.parse_edits("room.edits", text)}
+        self.assertIn('"lib#1, other lib#2", {"on_device", "multi"}},', plant.table_of(rooms))
 
 
 class WhatBracesOpen(unittest.TestCase):

@@ -14,8 +14,9 @@ namespace kvfence::planted {
 struct Bug {
   int number;  ///< what planted::plant takes
   std::string_view name;
-  std::string_view doc;     ///< one sentence
-  std::string_view thread;  ///< the public thread of a bug of this shape, or "ours"
+  std::string_view doc;         ///< one sentence
+  std::string_view thread;      ///< the public thread of a bug of this shape, or "ours"
+  std::string_view also_of[2];  ///< assemblies that list it, besides that of its room
 };
 
 /// The bugs of <room>.edits, in its order; none for an unknown room.

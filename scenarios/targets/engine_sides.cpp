@@ -3,6 +3,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "contract/connectors/kv_connector_registry.h"
 #include "contract/connectors/offloading/offloading_setup.h"
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "cuda/worker/engine_on_virtual_device.h"
@@ -164,7 +166,7 @@ EngineParts optimized_parts() {
 std::vector<std::string_view> planted_rooms_of(engine::Assembly assembly) {
   std::vector<std::string_view> rooms = {"scheduler", "kv_cache", "pool"};
   if (assembly == engine::Assembly::kOnDevice) {
-    rooms.insert(rooms.end(), {"on_device", "simple", "worker", "disaggregated"});
+    rooms.insert(rooms.end(), {"on_device", "worker", "disaggregated"});
   }
   const bool is_multi =
       assembly == engine::Assembly::kMulti || assembly == engine::Assembly::kOnDevice;
@@ -187,50 +189,6 @@ int planted_bug_of(engine::Assembly assembly, std::string_view name) {
   }
   return planted::kSound;
 }
-
-/// Of the mistakes of file tiers the one that only the bytes of slots show; the others are for the
-/// target tiering.
-constexpr std::string_view kFileTierBugs[] = {"block_digest_not_checked"};
-
-/// Those mistakes of the connector and of the copy worker that break what the layers owe one
-/// another, which is what an assembly on devices is for.
-constexpr std::string_view kConnectorBugsOnDevice[] = {
-    "preempted_stores_not_flushed", "reused_block_not_flushed",
-    "loaded_blocks_not_fenced",     "finished_stores_not_watched",
-    "flush_before_submit",          "blocks_not_held",
-    "uncomputed_tokens_stored",     "deferred_served",
-    "first_hash_names_block",       "load_from_offloaded_boundary",
-    "failed_store_completed",       "failed_load_not_reported",
-    "failure_not_reported",         "job_done_at_first_worker",
-    "rank_0_speaks_for_all",        "invalid_blocks_of_rank_0",
-    "repeated_job_counted_once",    "windowed_blocks_not_watched",
-    "stale_window_ids_stored",      "lost_ids_kept",
-};
-constexpr std::string_view kWorkerBugs[] = {
-    "store_ignores_compute",   "load_ignores_readers",  "record_error_ignored",
-    "errors_ignored",          "end_event_before_copy", "failure_reported_in_flight",
-    "first_block_not_skipped", "wait_returns_at_once",
-};
-
-/// Those of the simple connector and of the copy worker that break what the layers owe one another
-/// where the OffloadingConnector is not alone; what only such an engine shows is in a room of its
-/// own.
-constexpr std::string_view kSimpleBugsOnDevice[] = {
-    "store_done_at_first_worker", "findable_at_planning",  "store_source_not_touched",
-    "load_source_not_touched",    "load_into_table_start",
-};
-constexpr std::string_view kWorkerBugsOfOthers[] = {
-    "store_ignores_compute",
-    "load_ignores_readers",
-    "end_event_before_copy",
-    "wait_returns_at_once",
-};
-
-/// Those of NIXL that put somebody else's KV under a read.
-constexpr std::string_view kNixlBugsOnDevice[] = {
-    "read_not_closed_at_expiry",
-    "remote_blocks_from_the_end",
-};
 
 /// Whether some assembly has a bug of that name. A name may stand for several, of which an assembly
 /// has one.
@@ -286,35 +244,24 @@ std::unique_ptr<Implementation> make_planted(std::string name, std::string_view 
       bug_of, [&] { return make_driver(std::move(name), planted_parts(std::move(on_device))); });
 }
 
+/// The assembly that lists the bugs of a room; none where these belong to another target.
+std::optional<engine::Assembly> assembly_of_room(std::string_view room) {
+  if (room == "connectors") return engine::Assembly::kOffloading;
+  if (room == "disaggregated") return engine::Assembly::kPrefillDecode;
+  return from_text<engine::Assembly>(room);
+}
+
 std::vector<PlantedBugInfo> planted_bug_infos() {
   std::vector<PlantedBugInfo> infos;
-  const auto add = [&](engine::Assembly assembly, const auto& info) {
-    infos.push_back({info.name, info.doc, info.thread, to_text(assembly)});
-  };
-  const auto add_all = [&](engine::Assembly assembly, const auto& table) {
-    for (const auto& info : table) add(assembly, info);
-  };
-  // Where other edits were planted than the project's own, these are not there.
-  const auto add_named = [&](engine::Assembly assembly, std::string_view room, const auto& names) {
-    for (std::string_view name : names) {
-      if (const planted::Bug* const bug = find_planted_bug(room, name)) add(assembly, *bug);
+  for (const auto& [assembly, name, doc] : engine::kAssemblies) {
+    for (std::string_view room : planted_rooms_of(assembly)) {
+      for (const planted::Bug& bug : planted::bugs_of(room)) {
+        if (assembly_of_room(room) == assembly || contains(bug.also_of, name)) {
+          infos.push_back({bug.name, bug.doc, bug.thread, name});
+        }
+      }
     }
-  };
-  using engine::Assembly;
-  add_all(Assembly::kScheduler, planted::bugs_of("scheduler"));
-  add_all(Assembly::kOffloading, planted::bugs_of("offloading"));
-  add_all(Assembly::kOffloading, planted::bugs_of("connectors"));
-  add_named(Assembly::kOffloading, "files", kFileTierBugs);
-  add_named(Assembly::kOffloadingOnDevice, "offloading", kConnectorBugsOnDevice);
-  add_named(Assembly::kOffloadingOnDevice, "worker", kWorkerBugs);
-  add_all(Assembly::kOnDevice, planted::bugs_of("on_device"));
-  add_named(Assembly::kOnDevice, "simple", kSimpleBugsOnDevice);
-  add_named(Assembly::kOnDevice, "worker", kWorkerBugsOfOthers);
-  add_named(Assembly::kOnDevice, "disaggregated", kNixlBugsOnDevice);
-  add_all(Assembly::kSimple, planted::bugs_of("simple"));
-  add_all(Assembly::kSynchronous, planted::bugs_of("synchronous"));
-  add_all(Assembly::kPrefillDecode, planted::bugs_of("disaggregated"));
-  add_all(Assembly::kMulti, planted::bugs_of("multi"));
+  }
   return infos;
 }
 
