@@ -132,7 +132,8 @@ enum class Verdict : std::uint8_t {
 };
 inline constexpr int kNumVerdicts = 8;
 
-/// kTorn is not found here: a torn granule decodes like random bytes (content_report.h).
+/// kTorn is not found here: it is said of blocks (content_report.h). A granule that is itself torn
+/// decodes like random bytes.
 KVFENCE_HOST_DEVICE constexpr Verdict classify(const Universe& universe, const Owner& expected,
                                                const Granule& granule) {
   const Owner owner = decode(universe.run_seed, granule);

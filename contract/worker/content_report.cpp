@@ -7,8 +7,6 @@
 namespace kvfence::content {
 namespace {
 
-using Bytes = std::array<std::byte, kGranuleBytes>;
-
 Granule load(const std::byte* bytes) {
   Granule granule;
   std::memcpy(&granule, bytes, sizeof granule);
@@ -18,51 +16,6 @@ Granule load(const std::byte* bytes) {
 std::uint64_t num_granules_of(std::size_t num_bytes) {
   KVFENCE_CHECK(num_bytes % kGranuleBytes == 0, "content comes in granules of 16 bytes");
   return num_bytes / kGranuleBytes;
-}
-
-/// How far behind the expected generation a part of a torn granule is looked for.
-constexpr std::uint32_t kGenerationsBack = 4;
-
-/// Looks for a place where `granule` changes from one owner to another, one of them `expected` and
-/// the other an earlier generation, the next one, or poison. Returns the byte, or 0.
-std::uint32_t find_tear(const Universe& universe, const Owner& expected, const Granule& granule,
-                        Owner& second) {
-  std::array<Tag, kGenerationsBack + 2> others;
-  std::size_t num_others = 0;
-  others[num_others++] = {kPoisonBlock, 0};
-  if (expected.tag.generation < universe.generation_max) {
-    others[num_others++] = {expected.tag.block_id, expected.tag.generation + 1};
-  }
-  for (std::uint32_t back = 1; back <= kGenerationsBack; ++back) {
-    if (expected.tag.generation < back) break;
-    others[num_others++] = {expected.tag.block_id, expected.tag.generation - back};
-  }
-  Bytes actual;
-  Bytes right;
-  const Granule right_granule = encode(universe.run_seed, expected);
-  std::memcpy(actual.data(), &granule, kGranuleBytes);
-  std::memcpy(right.data(), &right_granule, kGranuleBytes);
-  for (std::size_t index = 0; index < num_others; ++index) {
-    const Owner other_owner{others[index], expected.granule_index};
-    const Granule other_granule = encode(universe.run_seed, other_owner);
-    Bytes other;
-    std::memcpy(other.data(), &other_granule, kGranuleBytes);
-    for (std::uint32_t at = 1; at < kGranuleBytes; ++at) {
-      const auto is = [&](const Bytes& head, const Bytes& tail) {
-        return std::memcmp(actual.data(), head.data(), at) == 0 &&
-               std::memcmp(actual.data() + at, tail.data() + at, kGranuleBytes - at) == 0;
-      };
-      if (is(right, other)) {
-        second = other_owner;
-        return at;
-      }
-      if (is(other, right)) {
-        second = expected;
-        return at;
-      }
-    }
-  }
-  return 0;
 }
 
 Verdict sum_up(const BlockReport& report) {
@@ -102,19 +55,12 @@ BlockReport check_block(std::span<const std::byte> bytes, Tag expected, const Un
   for (std::uint64_t index = 0; index < report.num_granules; ++index) {
     const Granule granule = load(bytes.data() + index * kGranuleBytes);
     const Owner owner{expected, index};
-    Verdict verdict = classify(universe, owner, granule);
-    Owner found = decode(universe.run_seed, granule);
-    std::uint32_t torn_at_byte = 0;
-    if (verdict == Verdict::kForeign) {
-      torn_at_byte = find_tear(universe, owner, granule, found);
-      if (torn_at_byte != 0) verdict = Verdict::kTorn;
-    }
+    const Verdict verdict = classify(universe, owner, granule);
     ++report.num_by_verdict[static_cast<std::size_t>(verdict)];
     if (verdict != Verdict::kRight && report.first_wrong_verdict == Verdict::kRight) {
       report.first_wrong_index = index;
       report.first_wrong_verdict = verdict;
-      report.first_wrong_owner = found;
-      report.torn_at_byte = torn_at_byte;
+      report.first_wrong_owner = decode(universe.run_seed, granule);
     }
   }
   report.verdict = sum_up(report);
@@ -146,12 +92,7 @@ std::string to_text(const BlockReport& report) {
   text += "); first at byte " + std::to_string(report.first_wrong_index * kGranuleBytes) + ": " +
           std::string(to_text(report.first_wrong_verdict));
   if (report.first_wrong_verdict == Verdict::kForeign) return text;
-  if (report.first_wrong_verdict == Verdict::kTorn) {
-    text += " at its byte " + std::to_string(report.torn_at_byte) + ", the rest is of";
-  } else {
-    text += ",";
-  }
-  return text + " " + to_text(report.first_wrong_owner.tag) + " granule " +
+  return text + ", " + to_text(report.first_wrong_owner.tag) + " granule " +
          std::to_string(report.first_wrong_owner.granule_index);
 }
 

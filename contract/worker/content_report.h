@@ -23,7 +23,8 @@ void fill_poison(std::span<std::byte> bytes, std::uint64_t run_seed, std::uint32
 void fill_canary(std::span<std::byte> bytes, std::uint64_t run_seed, std::uint32_t generation = 0);
 
 /// The check of one block. `verdict` sums up: right where all are; foreign where any granule is;
-/// torn where kinds are mixed or a granule is itself torn; else the one kind that all are.
+/// torn where kinds are mixed; else the one kind that all are. A granule that is itself torn is
+/// foreign.
 struct BlockReport {
   Tag expected;
   std::uint64_t num_granules = 0;
@@ -32,8 +33,7 @@ struct BlockReport {
   // The first granule that is not right; meaningless where verdict is kRight.
   std::uint64_t first_wrong_index = 0;
   Verdict first_wrong_verdict = Verdict::kRight;
-  Owner first_wrong_owner;         ///< of a torn granule: whose its second part is
-  std::uint32_t torn_at_byte = 0;  ///< of a torn granule: where the second part begins
+  Owner first_wrong_owner;
 
   bool is_right() const { return verdict == Verdict::kRight; }
 };
