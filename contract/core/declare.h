@@ -437,12 +437,6 @@ std::vector<Field> to_fields(const Struct& object) {
   return fields_of(object_of(object));
 }
 
-/// The names of a struct's declared members.
-template <class Struct>
-std::vector<std::string_view> field_names() {
-  return names_of(declared_struct<Struct>());
-}
-
 /// Overwrites the declared members that the fields name.
 ///
 /// Errors: an unknown key, a value of the wrong kind.
@@ -450,22 +444,6 @@ template <class Struct>
 std::optional<InputError> assign_fields(Struct& object, const std::vector<Field>& fields,
                                         std::string_view file) {
   return assign_fields_of(object_of(object), fields, file);
-}
-
-/// Reads declared members from fields; absent optional members keep their default.
-///
-/// Errors: an unknown key, a value of the wrong kind, a missing key that is not optional. `owner`
-/// is the verb or word
-///         that a message names; require_all=false lets any key be absent (configurations,
-///         replies).
-template <class Struct>
-Parsed<Struct> from_fields(const std::vector<Field>& fields, std::string_view owner,
-                           std::string_view file, Position position, bool require_all = true) {
-  Struct object{};
-  const auto error = require_all ? read_fields_of(object_of(object), fields, owner, file, position)
-                                 : assign_fields(object, fields, file);
-  if (error) return *error;
-  return object;
 }
 
 namespace detail {

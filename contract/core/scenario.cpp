@@ -61,9 +61,12 @@ std::optional<InputError> check_digest(const Line& line, std::string_view file) 
 Parsed<Digests> digests_of(const Line& line, const std::vector<std::string_view>& names,
                            std::string_view file) {
   if (!line.subject.empty()) return detail::unexpected_subject(file, line);
-  Parsed<Digests> digests = from_fields<Digests>(line.fields, Digests::kLine, file, line.position);
-  if (!digests) return digests.error();
-  for (const std::string& member : digests->members) {
+  Digests digests;
+  if (auto error =
+          read_fields_of(object_of(digests), line.fields, Digests::kLine, file, line.position)) {
+    return *error;
+  }
+  for (const std::string& member : digests.members) {
     if (has(names, member)) continue;
     return error_at(file, line, "member '" + member + "'", detail::one_of(names));
   }

@@ -3,7 +3,6 @@
 #include <openssl/evp.h>
 #include <xxhash.h>
 
-#include <array>
 #include <cstring>
 #include <memory>
 
@@ -16,9 +15,6 @@ namespace {
 constexpr std::size_t kSha256Bytes = 32;
 constexpr std::size_t kXxhashBytes = sizeof(XXH128_canonical_t);
 static_assert(kSha256Bytes <= kHashBytesMax && kXxhashBytes <= kHashBytesMax);
-
-constexpr std::array<HashAlgorithm, 2> kAlgorithms = {HashAlgorithm::kSha256Cbor,
-                                                      HashAlgorithm::kXxhashCbor};
 
 void sha256(std::string_view encoded, char* out) {
   // Looking the algorithm up by name costs more than hashing a block, so it is looked up once.

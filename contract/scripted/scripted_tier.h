@@ -83,7 +83,6 @@ class ScriptedTier final : public Cloning<ScriptedTier, SecondaryTier> {
   OffloadPolicy on_new_request(const RequestContext& request) override;
   void on_request_finished(const RequestContext& request) override;
   void on_schedule_end() override;
-  std::string_view tier_type() const override { return "scripted"; }
 
   void add_to(StateHash& hash) const override {
     hash.add_kept(files_, held_, ask_again_, jobs_, finished_, policy_);

@@ -113,7 +113,6 @@ struct JobResult {
 ///     is called afterwards, but shutdown, which then does nothing.
 ///     (Upstream's file tier forgets the jobs that had not begun, and a job without keys.)
 ///
-/// tier_type() -> the name of this kind of tier, e.g. "fs"
 /// A tier that takes no interest in requests, steps or use leaves those calls out.
 class SecondaryTier {
  public:
@@ -136,7 +135,6 @@ class SecondaryTier {
   virtual void on_request_finished(const RequestContext& /*request*/) {}
   virtual void on_schedule_end() {}
   virtual void shutdown() {}
-  virtual std::string_view tier_type() const = 0;
   virtual void add_to(StateHash& hash) const { hash.add_unknown(); }
 
  protected:

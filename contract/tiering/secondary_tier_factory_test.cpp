@@ -28,7 +28,6 @@ struct EmptyTier final : Cloning<EmptyTier, SecondaryTier> {
   void submit_store(const TierJob&) override {}
   void submit_load(const TierJob&) override {}
   void get_finished_jobs(std::vector<JobResult>&) override {}
-  std::string_view tier_type() const override { return "empty"; }
 };
 
 /// Makes empty tiers, and keeps what it was called with.
@@ -63,7 +62,6 @@ TEST(SecondaryTierFactory, MakesWhatASpecLists) {
   const auto tiers = factory.create_secondary_tiers(primary, spec_of("[(b) (a x=1 y=2) (b)]"));
   ASSERT_TRUE(tiers) << tiers.error().to_text();
   EXPECT_EQ(tiers->size(), 3U);
-  EXPECT_EQ(tiers->front()->tier_type(), "empty");
   EXPECT_EQ(told, (Names{"b 0 7 2", "a 2 7 2", "b 0 7 2"}));
   EXPECT_TRUE(factory.create_secondary_tiers(primary, spec_of("[]"))->empty());
 }

@@ -33,8 +33,6 @@ enum class WriterAct : std::uint8_t {
   kStrays,  ///< makes a file Nx.tmp, which is no writer's name
 };
 
-inline constexpr std::size_t kNumWriterActs = 4;
-
 constexpr auto words_of(WriterAct) {
   return std::to_array<std::string_view>({"claims", "writes", "dies", "strays"});
 }

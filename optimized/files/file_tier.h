@@ -36,7 +36,6 @@ class FileTier final : public SecondaryTier {
   void submit_load(const TierJob& job) override;
   void get_finished_jobs(std::vector<JobResult>& out) override;
   void shutdown() override;
-  std::string_view tier_type() const override { return "fs"; }
 
   /// Returns when every job that was submitted is over.
   void wait_idle();

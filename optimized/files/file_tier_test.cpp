@@ -82,7 +82,6 @@ class FileTierTest : public ::testing::Test {
 };
 
 TEST_F(FileTierTest, StoresAndLoads) {
-  EXPECT_EQ(tier_->tier_type(), "fs");
   EXPECT_EQ(tier_->writer_error(), 0);
   EXPECT_FALSE(is_hit(1));
   EXPECT_TRUE(store(1));

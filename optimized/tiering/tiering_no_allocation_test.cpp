@@ -30,7 +30,6 @@ class SteadyTier final : public Cloning<SteadyTier, SecondaryTier> {
   OffloadPolicy on_new_request(const RequestContext&) override {
     return OffloadPolicy::kRequestLevel;
   }
-  std::string_view tier_type() const override { return "steady"; }
 
  private:
   void submit(TierJobId job) { young_.at(num_young_++) = job; }

@@ -36,7 +36,9 @@ struct EngineParts : KVConnectorFactories {
   /// them is refused, unless it has a MultiConnector.
   std::vector<std::string> judged_kinds;
 
-  /// Over which connectors of kind files are.
+  /// Over which connectors of kind files are: in what the ExampleConnector keeps its files. Made
+  /// first, and empty; outlives all others, whose halves see it as it is. An engine that starts anew
+  /// has new halves over the same.
   std::function<std::unique_ptr<StorageWorld>(const SynchronousConnectorSpec& spec)> make_storage;
 
   /// The MultiConnector over connectors that were made.

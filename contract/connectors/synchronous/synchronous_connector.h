@@ -13,7 +13,6 @@
 /// first dimension. (With v0.19.0's layout of FlashAttention, whose first dimension is keys and
 /// values, the DecodeBenchConnector takes block 1 for all values.)
 
-#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -182,28 +181,6 @@ class SynchronousConnectorWorker {
                              ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) = 0;
   virtual void save_kv_layer(const SynchronousConnectorMetadata& metadata, std::uint32_t layer,
                              const ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) = 0;
-};
-
-/// What makes the parts of an implementation. Storage is made first, outlives all others, and is
-/// empty; all halves of a storage see it as it is. The scheduler's half is copied with clone(),
-/// which sees the same storage. Both make_connector and make_worker are called again with the same
-/// storage when an engine starts anew.
-///   make_storage(spec)                      what the files of the ExampleConnector are kept in
-///   make_connector(spec, storage)           the half that spec.kind names
-///   make_worker(spec, rank, storage)        the same, with the rank's layers: from rank *
-///                                           spec.num_layers on
-/// Null, which a connector from elsewhere may give, is a failure of the implementation.
-/// Requires: check_spec(spec) finds nothing wrong.
-template <class F>
-concept SynchronousConnectorFactory = requires(F& factory, const SynchronousConnectorSpec& spec,
-                                               std::uint32_t rank, SharedStorage& storage) {
-  { factory.make_storage(spec) } -> std::same_as<std::unique_ptr<StorageWorld>>;
-  {
-    factory.make_connector(spec, storage)
-    } -> std::same_as<std::unique_ptr<SynchronousConnectorScheduler>>;
-  {
-    factory.make_worker(spec, rank, storage)
-    } -> std::same_as<std::unique_ptr<SynchronousConnectorWorker>>;
 };
 
 /// The worker's half of a synchronous connector as a KVConnectorWorker, over the KV cache of its

@@ -48,7 +48,6 @@ class PoorTier final : public Cloning<PoorTier, SecondaryTier> {
   OffloadPolicy on_new_request(const RequestContext&) override {
     return OffloadPolicy::kRequestLevel;
   }
-  std::string_view tier_type() const override { return "poor"; }
 
  private:
   void submit(JobResult result) { young_.at(static_cast<std::size_t>(num_young_++)) = result; }

@@ -55,7 +55,6 @@ class TellingTier final : public Cloning<TellingTier, SecondaryTier> {
   OffloadPolicy on_new_request(const RequestContext&) override {
     return place_ == 0 ? OffloadPolicy::kRequestLevel : OffloadPolicy::kBlockLevel;
   }
-  std::string_view tier_type() const override { return "telling"; }
 
  private:
   std::uint32_t place_;

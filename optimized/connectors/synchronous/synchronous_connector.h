@@ -1,7 +1,7 @@
 #pragma once
 
-/// The parts of the synchronous connectors. Rules and what is required stand in
-/// contract/connectors/synchronous/synchronous_connector.h, SynchronousConnectorFactory.
+/// The parts of the synchronous connectors. Their rules stand in
+/// contract/connectors/synchronous/synchronous_connector.h.
 
 #include <memory>
 

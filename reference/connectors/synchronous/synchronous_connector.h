@@ -1,6 +1,6 @@
 #pragma once
 
-/// The halves of the synchronous connector that a spec names (SynchronousConnectorFactory).
+/// The halves of the synchronous connector that a spec names.
 
 #include <memory>
 
