@@ -9,52 +9,18 @@
 namespace kvfence {
 namespace {
 
-/// A finite number as digits and a power of ten: 1.5e+06 is "15" and 6.
-struct Decimal {
-  bool negative = false;
-  std::string digits;
-  int exponent = 0;
-};
-
-Decimal shortest_decimal(double value) {
+std::string formatted(double value, std::chars_format format) {
   std::array<char, 32> buffer;
-  const char* const end = std::to_chars(buffer.data(), buffer.data() + buffer.size(),
-                                        std::abs(value), std::chars_format::scientific)
-                              .ptr;
-  const std::string_view text(buffer.data(), static_cast<std::size_t>(end - buffer.data()));
-  const std::size_t e = text.find('e');
-  Decimal decimal;
-  decimal.negative = std::signbit(value);
-  for (char character : text.substr(0, e)) {
-    if (character != '.') decimal.digits += character;
-  }
-  decimal.exponent = std::atoi(std::string(text.substr(e + 1)).c_str());
-  return decimal;
-}
-
-std::string with_exponent(const Decimal& decimal) {
-  std::string text = decimal.digits.substr(0, 1);
-  if (decimal.digits.size() > 1) text += "." + decimal.digits.substr(1);
-  const std::string power = std::to_string(std::abs(decimal.exponent));
-  text += decimal.exponent < 0 ? "e-" : "e+";
-  return text + (power.size() < 2 ? "0" : "") + power;
-}
-
-std::string without_exponent(const Decimal& decimal) {
-  const std::string& digits = decimal.digits;
-  if (decimal.exponent < 0) {
-    return "0." + std::string(static_cast<std::size_t>(-decimal.exponent - 1), '0') + digits;
-  }
-  const std::size_t whole = static_cast<std::size_t>(decimal.exponent) + 1;
-  if (digits.size() <= whole) return digits + std::string(whole - digits.size(), '0') + ".0";
-  return digits.substr(0, whole) + "." + digits.substr(whole);
+  return {buffer.data(),
+          std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format).ptr};
 }
 
 std::string number_text(double value, int exponent_from) {
-  const Decimal decimal = shortest_decimal(value);
-  const bool plain = decimal.exponent >= -4 && decimal.exponent < exponent_from;
-  return (decimal.negative ? "-" : "") +
-         (plain ? without_exponent(decimal) : with_exponent(decimal));
+  const std::string scientific = formatted(value, std::chars_format::scientific);
+  const int exponent = std::stoi(scientific.substr(scientific.find('e') + 1));
+  if (exponent < -4 || exponent >= exponent_from) return scientific;
+  const std::string fixed = formatted(value, std::chars_format::fixed);
+  return fixed + (fixed.find('.') == fixed.npos ? ".0" : "");
 }
 
 void append_escaped(std::string& out, std::string_view text, bool escape_quotes) {
