@@ -43,26 +43,17 @@ namespace kvfence {
 /// it: a primary tier can be built from it, the rule `tiering` holds, there is no filter.
 std::optional<std::string> check_tiering_config(const OffloadingManagerConfig& primary);
 
-/// A job under way, for an observer.
-struct TierJobState {
-  TierJobId id = 0;
+/// A job under way, or promotions of one tier and request that wait for the end of the step, for an
+/// observer.
+struct TierTransferState {
+  std::optional<TierJobId> id;  ///< of a job
   std::uint32_t tier = 0;
   bool is_promotion = false;  ///< else a cascade
   std::string req_id;
   std::vector<OffloadKey> keys;
   std::vector<SlotId> slots;  ///< one per key
   void add_to(StateHash& hash) const { hash.add_all(id, tier, is_promotion, req_id, keys, slots); }
-  friend bool operator==(const TierJobState&, const TierJobState&) = default;
-};
-
-/// Promotions of one tier and request that wait for the end of the step, for an observer.
-struct PendingPromotionState {
-  std::uint32_t tier = 0;
-  std::string req_id;
-  std::vector<OffloadKey> keys;
-  std::vector<SlotId> slots;  ///< one per key
-  void add_to(StateHash& hash) const { hash.add_all(tier, req_id, keys, slots); }
-  friend bool operator==(const PendingPromotionState&, const PendingPromotionState&) = default;
+  friend bool operator==(const TierTransferState&, const TierTransferState&) = default;
 };
 
 /// What an observer reads of a TieringOffloadingManager, and how it reaches the tiers.
@@ -71,8 +62,8 @@ class TieringView {
   virtual std::span<SecondaryTierHandle> tiers() = 0;
   virtual std::uint32_t num_jobs() const = 0;
   virtual std::uint32_t num_pending() const = 0;
-  virtual void jobs(std::vector<TierJobState>& out) const = 0;
-  virtual void pending(std::vector<PendingPromotionState>& out) const = 0;
+  virtual void jobs(std::vector<TierTransferState>& out) const = 0;
+  virtual void pending(std::vector<TierTransferState>& out) const = 0;
 
  protected:
   ~TieringView() = default;

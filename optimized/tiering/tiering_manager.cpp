@@ -273,10 +273,10 @@ void TieringOffloadingManager::forget_request_level(std::string_view req_id) {
   request_levels_.erase(*found);
 }
 
-void TieringOffloadingManager::jobs(std::vector<TierJobState>& out) const {
+void TieringOffloadingManager::jobs(std::vector<TierTransferState>& out) const {
   out.clear();
   jobs_.for_each([&](TierJobId id, const Job& job) {
-    TierJobState& shown = out.emplace_back();
+    TierTransferState& shown = out.emplace_back();
     shown.id = id;
     shown.tier = job.tier;
     shown.is_promotion = job.is_promotion;
@@ -287,13 +287,13 @@ void TieringOffloadingManager::jobs(std::vector<TierJobState>& out) const {
     }
   });
   std::sort(out.begin(), out.end(),
-            [](const TierJobState& a, const TierJobState& b) { return a.id < b.id; });
+            [](const TierTransferState& a, const TierTransferState& b) { return a.id < b.id; });
 }
 
 void TieringOffloadingManager::add_to(StateHash& hash) const {
-  std::vector<TierJobState> job_states;
+  std::vector<TierTransferState> job_states;
   jobs(job_states);
-  std::vector<PendingPromotionState> pending_states;
+  std::vector<TierTransferState> pending_states;
   pending(pending_states);
   hash.add_all(primary_, tiers_, next_job_id_, job_states, pending_states, has_polled_);
   for (const SlotUse& use : uses_) hash.add_all(use.num_loads, use.is_promoted);
@@ -308,13 +308,14 @@ void TieringOffloadingManager::add_to(StateHash& hash) const {
   hash.add(wanted);
 }
 
-void TieringOffloadingManager::pending(std::vector<PendingPromotionState>& out) const {
+void TieringOffloadingManager::pending(std::vector<TierTransferState>& out) const {
   out.clear();
   for (std::uint32_t tier : queue_order_) {
     const Queue& queue = queues_[tier];
     for (const Group& group : std::span(queue.groups).first(queue.num_groups)) {
-      PendingPromotionState& shown = out.emplace_back();
+      TierTransferState& shown = out.emplace_back();
       shown.tier = tier;
+      shown.is_promotion = true;
       shown.req_id = group.req_id;
       for (Index block : group.blocks) {
         shown.keys.emplace_back(policy().key_of(block));

@@ -52,9 +52,9 @@ class TieringOffloadingManager final : public TieringView {
   std::uint32_t num_pending() const override { return num_pending_; }
 
   /// Cost: O(keys of all jobs); for an observer.
-  void jobs(std::vector<TierJobState>& out) const override;
+  void jobs(std::vector<TierTransferState>& out) const override;
   /// Cost: O(queued keys); for an observer.
-  void pending(std::vector<PendingPromotionState>& out) const override;
+  void pending(std::vector<TierTransferState>& out) const override;
 
   void add_to(StateHash& hash) const;
 

@@ -223,10 +223,10 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   }
 
   void show_state() {
-    manager_->jobs(job_states_);
-    show_tier_jobs(job_states_, observed().jobs.emplace(), show_keys);
-    manager_->pending(pending_states_);
-    show_pending_promotions(pending_states_, observed().pending.emplace(), show_keys);
+    manager_->jobs(transfers_);
+    show_tier_transfers(transfers_, observed().jobs.emplace(), show_keys);
+    manager_->pending(transfers_);
+    show_tier_transfers(transfers_, observed().pending.emplace(), show_keys);
     show_tiers(manager_->tiers(), observed().tiers.emplace(),
                [](const std::vector<OffloadKey>& keys, std::vector<std::uint32_t>& numbers) {
                  show_keys(keys, numbers);
@@ -258,8 +258,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
   PrepareStoreOutput output_;
   std::vector<OffloadingEvent> taken_;
   PolicyLists lists_;
-  std::vector<TierJobState> job_states_;
-  std::vector<PendingPromotionState> pending_states_;
+  std::vector<TierTransferState> transfers_;
 };
 
 /// A driver of managers that are made from their primary tier's configuration and the tiers below.

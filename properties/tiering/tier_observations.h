@@ -91,34 +91,19 @@ void show_tier_calls(TierCalls& calls, Reusable<std::vector<tiering::CallRecordO
   calls.clear();
 }
 
-/// What a job and a promotion that is queued have in common.
-template <class State, class Keys, class ShowKeys>
-void show_tier_transfer(const State& state, tiering::TransferOf<Keys>& shown, ShowKeys show_keys) {
-  shown.tier = state.tier;
-  shown.request = state.req_id;
-  show_keys(state.keys, shown.keys);
-  shown.slots = state.slots;
-}
-
+/// Jobs, or promotions that are queued.
 template <class Keys, class ShowKeys>
-void show_tier_jobs(const std::vector<TierJobState>& jobs,
-                    std::vector<tiering::TransferOf<Keys>>& shown, ShowKeys show_keys) {
-  shown.resize(jobs.size());
-  for (std::size_t index = 0; index < jobs.size(); ++index) {
-    show_tier_transfer(jobs[index], shown[index], show_keys);
-    shown[index].job = static_cast<std::uint32_t>(jobs[index].id);
-    shown[index].promotion = jobs[index].is_promotion;
-  }
-}
-
-template <class Keys, class ShowKeys>
-void show_pending_promotions(const std::vector<PendingPromotionState>& promotions,
-                             std::vector<tiering::TransferOf<Keys>>& shown, ShowKeys show_keys) {
-  shown.resize(promotions.size());
-  for (std::size_t index = 0; index < promotions.size(); ++index) {
-    show_tier_transfer(promotions[index], shown[index], show_keys);
-    shown[index].job.reset();
-    shown[index].promotion = true;
+void show_tier_transfers(const std::vector<TierTransferState>& transfers,
+                         std::vector<tiering::TransferOf<Keys>>& shown, ShowKeys show_keys) {
+  shown.resize(transfers.size());
+  for (std::size_t index = 0; index < transfers.size(); ++index) {
+    const TierTransferState& transfer = transfers[index];
+    shown[index].job = transfer.id;
+    shown[index].tier = transfer.tier;
+    shown[index].promotion = transfer.is_promotion;
+    shown[index].request = transfer.req_id;
+    show_keys(transfer.keys, shown[index].keys);
+    shown[index].slots = transfer.slots;
   }
 }
 

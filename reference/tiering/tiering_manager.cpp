@@ -151,7 +151,7 @@ void TieringOffloadingManager::on_schedule_end() {
 
 // Grouped by tier, then by request, each in the order of its first promotion.
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py _pending_load_submissions
-void TieringOffloadingManager::pending(std::vector<PendingPromotionState>& out) const {
+void TieringOffloadingManager::pending(std::vector<TierTransferState>& out) const {
   out.clear();
   std::vector<std::uint32_t> tiers;
   for (const Promotion& promotion : promotions_) {
@@ -164,10 +164,12 @@ void TieringOffloadingManager::pending(std::vector<PendingPromotionState>& out) 
     for (const Promotion& promotion : promotions_) {
       if (promotion.tier != tier) continue;
       const auto first = out.begin() + static_cast<std::ptrdiff_t>(first_of_tier);
-      auto group = std::find_if(first, out.end(), [&](const PendingPromotionState& candidate) {
+      auto group = std::find_if(first, out.end(), [&](const TierTransferState& candidate) {
         return candidate.req_id == promotion.req_id;
       });
-      if (group == out.end()) group = out.insert(out.end(), {tier, promotion.req_id, {}, {}});
+      if (group == out.end()) {
+        group = out.insert(out.end(), {{}, tier, true, promotion.req_id, {}, {}});
+      }
       group->keys.push_back(promotion.key);
       group->slots.push_back(promotion.slot);
     }
@@ -189,7 +191,7 @@ void TieringOffloadingManager::poll() {
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py _process_finished_jobs, which asserts that
 // the job is under way, at whichever tier. Passing over: ours
 void TieringOffloadingManager::end_job(std::uint32_t tier, const JobResult& result) {
-  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const TierJobState& job) {
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const TierTransferState& job) {
     return job.id == result.job_id && job.tier == tier;
   });
   if (found == jobs_.end()) return;
@@ -216,27 +218,25 @@ bool TieringOffloadingManager::initiate_promotion(std::uint32_t tier, OffloadKey
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py complete_store, Step 2
 void TieringOffloadingManager::cascade(std::uint32_t tier, std::span<const OffloadKeyView> keys,
                                        const RequestContext& request) {
-  TierJobState job;
+  TierTransferState job;
   job.id = next_job_id_++;
   job.tier = tier;
   job.req_id = request.req_id;
   job.keys.assign(keys.begin(), keys.end());
   must(primary_.prepare_load(keys, job.slots));
   jobs_.push_back(job);
-  tiers_[tier]->submit_store({job.id, keys, job.slots, request});
+  tiers_[tier]->submit_store({*job.id, keys, job.slots, request});
 }
 
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py _flush_pending_promotions
 void TieringOffloadingManager::submit_promotions() {
-  std::vector<PendingPromotionState> groups;
+  std::vector<TierTransferState> groups;
   pending(groups);
   promotions_.clear();
-  for (PendingPromotionState& group : groups) {
-    const TierJobState job{next_job_id_++,        group.tier,
-                           /*is_promotion=*/true, std::move(group.req_id),
-                           std::move(group.keys), std::move(group.slots)};
-    jobs_.push_back(job);
-    tiers_[job.tier]->submit_load({job.id, views_of(job.keys), job.slots, {job.req_id}});
+  for (TierTransferState& group : groups) {
+    group.id = next_job_id_++;
+    jobs_.push_back(group);
+    tiers_[group.tier]->submit_load({*group.id, views_of(group.keys), group.slots, {group.req_id}});
   }
 }
 
@@ -250,7 +250,7 @@ bool TieringOffloadingManager::is_request_level(std::uint32_t tier, std::string_
 bool TieringOffloadingManager::is_promoted(OffloadKeyView key) const {
   return std::any_of(promotions_.begin(), promotions_.end(),
                      [&](const Promotion& promotion) { return promotion.key == key; }) ||
-         std::any_of(jobs_.begin(), jobs_.end(), [&](const TierJobState& job) {
+         std::any_of(jobs_.begin(), jobs_.end(), [&](const TierTransferState& job) {
            return job.is_promotion &&
                   std::find(job.keys.begin(), job.keys.end(), key) != job.keys.end();
          });
@@ -261,7 +261,7 @@ std::int32_t TieringOffloadingManager::num_loads_of(OffloadKeyView key) const {
   BlockStatus status;
   primary_.policy().get(key, status);
   std::int32_t num_loads = status.ref_cnt;
-  for (const TierJobState& job : jobs_) {
+  for (const TierTransferState& job : jobs_) {
     if (job.is_promotion) continue;
     num_loads -= static_cast<std::int32_t>(std::count(job.keys.begin(), job.keys.end(), key));
   }

@@ -42,8 +42,8 @@ class TieringOffloadingManager final : public TieringView {
   std::uint32_t num_pending() const override {
     return static_cast<std::uint32_t>(promotions_.size());
   }
-  void jobs(std::vector<TierJobState>& out) const override { out = jobs_; }
-  void pending(std::vector<PendingPromotionState>& out) const override;
+  void jobs(std::vector<TierTransferState>& out) const override { out = jobs_; }
+  void pending(std::vector<TierTransferState>& out) const override;
 
   void add_to(StateHash& hash) const {
     hash.add_all(primary_, tiers_, next_job_id_, jobs_, promotions_, request_level_, has_polled_);
@@ -80,8 +80,8 @@ class TieringOffloadingManager final : public TieringView {
   OffloadingManager primary_;
   std::vector<SecondaryTierHandle> tiers_;
   TierJobId next_job_id_ = 0;
-  std::vector<TierJobState> jobs_;     ///< under way, by number
-  std::vector<Promotion> promotions_;  ///< queued, in the order of the lookups
+  std::vector<TierTransferState> jobs_;  ///< under way, by number
+  std::vector<Promotion> promotions_;    ///< queued, in the order of the lookups
   std::vector<RequestLevel> request_level_;
   bool has_polled_ = false;  ///< in this step
 };

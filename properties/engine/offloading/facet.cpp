@@ -294,10 +294,10 @@ void Facet::observe_state(OffloadingConnectorScheduler& connector,
 
 void Facet::observe_tiers(OffloadingConnectorScheduler& connector, Observed& observed) {
   TieringView& tiering = *connector.tiering();
-  tiering.jobs(job_states_);
-  show_tier_jobs(job_states_, observed.tier_jobs.emplace(), observe_keys);
-  tiering.pending(pending_states_);
-  show_pending_promotions(pending_states_, observed.pending_promotions.emplace(), observe_keys);
+  tiering.jobs(transfers_);
+  show_tier_transfers(transfers_, observed.tier_jobs.emplace(), observe_keys);
+  tiering.pending(transfers_);
+  show_tier_transfers(transfers_, observed.pending_promotions.emplace(), observe_keys);
   show_tiers(tiering.tiers(), observed.tiers.emplace(), observe_keys);
   if (!slots_) return;
   KeyList& damaged = observed.damaged.emplace();

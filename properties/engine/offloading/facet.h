@@ -86,8 +86,7 @@ class Facet {
   std::vector<PrometheusMetric> metrics_;
   PolicyLists lists_;
   std::vector<OffloadKey> keys_;
-  std::vector<TierJobState> job_states_;
-  std::vector<PendingPromotionState> pending_states_;
+  std::vector<TierTransferState> transfers_;
 };
 
 }  // namespace kvfence::engine::offloading
