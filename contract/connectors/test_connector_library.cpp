@@ -30,7 +30,7 @@ class KnowsNothing final : public SimpleCPUOffloadScheduler {
   bool supports_hma() const override { return false; }
 
   BlockCounts cpu_block_counts() const override { return {}; }
-  void cpu_pool(CpuPoolState& out) const override { out = {}; }
+  void cpu_pool(ShownBlocks& out) const override { out = {}; }
   bool has_pending_stores() const override { return false; }
   std::optional<BlockId> lazy_cursor() const override { return std::nullopt; }
   void pinned_hits(std::vector<PinnedHit>& out) const override { out.clear(); }

@@ -414,8 +414,7 @@ class Scheduler {
   virtual KVConnector* connector() = 0;
 
   virtual BlockCounts block_counts() const = 0;
-  virtual void observe_blocks(std::vector<BlockId>& free_queue,
-                              std::vector<std::uint32_t>& ref_cnts, KeyList& keys) const = 0;
+  virtual void observe_blocks(ShownBlocks& out) const = 0;
   virtual void get_block_ids(RequestIndex request, BlocksByGroup& out) const = 0;
 
   virtual void add_to(StateHash& hash) const = 0;

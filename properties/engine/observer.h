@@ -158,8 +158,7 @@ class SchedulerObserver {
     observation.num_cached_blocks = counts.cached;
     observation.num_referenced_blocks = counts.referenced;
     if (observe == Observe::kState) {
-      scheduler.observe_blocks(observation.free_queue.emplace(), observation.ref_cnts.emplace(),
-                               observation.keys.emplace());
+      scheduler.observe_blocks(observation);
       observe_requests(scheduler, observation);
     }
   }

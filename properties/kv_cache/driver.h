@@ -177,8 +177,7 @@ class KVCacheDriver final
   }
 
   void observe_state(const World& world) {
-    observe_blocks(component_->block_pool(), observed().free_queue.emplace(),
-                   observed().ref_cnts.emplace(), observed().keys.emplace());
+    observe_blocks(component_->block_pool(), observed());
     std::vector<kv_cache::RequestBlocks>& tables = observed().tables.emplace();
     std::size_t num_tables = 0;
     for (const Entry& entry : world.entries()) {

@@ -110,9 +110,7 @@ class BlockPoolDriver final
     shown.num_referenced = counts.referenced;
     shown.num_cached_keys = component_->num_cached_keys();
     shown.usage = component_->get_usage();
-    if (!with_state) return;
-    observe_blocks(*component_, shown.free_queue.emplace(), shown.ref_cnts.emplace(),
-                   shown.keys.emplace());
+    if (with_state) observe_blocks(*component_, shown);
   }
 
   std::vector<std::uint8_t> mask_;

@@ -64,9 +64,8 @@ class Scheduler final : public kvfence::Scheduler, private ConnectorHost, privat
   BlockCounts block_counts() const override {
     return kv_cache_manager().block_pool().block_counts();
   }
-  void observe_blocks(std::vector<BlockId>& free_queue, std::vector<std::uint32_t>& ref_cnts,
-                      KeyList& keys) const override {
-    kvfence::observe_blocks(kv_cache_manager().block_pool(), free_queue, ref_cnts, keys);
+  void observe_blocks(ShownBlocks& out) const override {
+    kvfence::observe_blocks(kv_cache_manager().block_pool(), out);
   }
   void get_block_ids(RequestIndex request, BlocksByGroup& out) const override {
     kv_cache_manager().get_block_ids(request, out);

@@ -17,7 +17,7 @@
 #include "contract/connectors/transfer_engine.h"
 #include "contract/core/state_digest.h"
 #include "contract/kv_cache/kv_cache_manager.h"
-#include "contract/pool/block_pool.h"
+#include "contract/pool/pool_values.h"
 
 namespace kvfence {
 
@@ -78,13 +78,6 @@ struct PinnedHit {
   RequestIndex request = 0;
   std::vector<BlockId> cpu_blocks;  ///< group after group, without null blocks
   friend bool operator==(const PinnedHit&, const PinnedHit&) = default;
-};
-
-/// The CPU's block pool, by block id where it is a list.
-struct CpuPoolState {
-  std::vector<BlockId> free_queue;  ///< head to tail
-  std::vector<std::uint32_t> ref_cnts;
-  std::vector<std::string> keys;  ///< packed keys; a block with one is findable
 };
 
 /// The scheduler's half, as KVConnector, with what an observer reads.
@@ -175,7 +168,7 @@ class SimpleCPUOffloadScheduler : public KVConnector {
  public:
   /// What an observer reads.
   virtual BlockCounts cpu_block_counts() const = 0;
-  virtual void cpu_pool(CpuPoolState& out) const = 0;
+  virtual void cpu_pool(ShownBlocks& out) const = 0;
 
   /// Upstream's has_pending_transfers: whether a store event is not completed.
   virtual bool has_pending_stores() const = 0;

@@ -120,9 +120,7 @@ struct Observed {
   // The whole state: where asked for.
   Reusable<std::vector<Copy>> copies;
   Reusable<std::vector<Pin>> pins;
-  Reusable<std::vector<BlockId>> cpu_free_queue;
-  Reusable<std::vector<std::uint32_t>> cpu_ref_cnts;
-  Reusable<KeyList> cpu_keys;
+  ShownBlocks cpu;
 
   static void declare(auto& fields) {
     using S = Observed;
@@ -147,9 +145,7 @@ struct Observed {
     fields.add("copies", &S::copies, Domain::kState,
                "in the copy engines, rank by rank, in the order of submission");
     fields.add("pins", &S::pins, Domain::kState, "what lookups hold, in the order of pinning");
-    fields.add("cpu_free_queue", &S::cpu_free_queue, Domain::kState, "head to tail");
-    fields.add("cpu_ref_cnts", &S::cpu_ref_cnts, Domain::kState, "by block id");
-    fields.add("cpu_keys", &S::cpu_keys, Domain::kState, "packed keys by block id");
+    fields.add_part("cpu_", &S::cpu);
   }
 };
 

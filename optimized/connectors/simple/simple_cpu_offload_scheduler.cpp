@@ -20,6 +20,7 @@
 #include "contract/core/cloned.h"
 #include "contract/core/flat_lists.h"
 #include "contract/core/state_digest.h"
+#include "contract/pool/observe_blocks.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/base/job_table.h"
 #include "optimized/base/request_list.h"
@@ -187,17 +188,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
 
   // ---- What an observer reads ----
 
-  void cpu_pool(CpuPoolState& out) const override {
-    const BlockPool& pool = cpu_pool();
-    const std::uint32_t num_blocks = pool.config().num_gpu_blocks;
-    pool.get_all_free_blocks(out.free_queue);
-    out.ref_cnts.resize(num_blocks);
-    out.keys.resize(num_blocks);
-    for (BlockId block = 0; block < num_blocks; ++block) {
-      out.ref_cnts[block] = pool.ref_cnt(block);
-      out.keys[block] = pool.block_key(block);
-    }
-  }
+  void cpu_pool(ShownBlocks& out) const override { observe_blocks(cpu_pool(), out); }
 
   bool has_pending_stores() const override { return stores_.size() > 0; }
   std::optional<BlockId> lazy_cursor() const override { return cursor_; }

@@ -377,7 +377,7 @@ class Invariants final : public Rules {
     for (const ChildSetup& child : setup_.children) {
       if (child.kind == ConnectorKind::kSimple) first_page = child.first_page;
     }
-    return check_cached(*shown.cpu_keys, *shown.cpu_kv, first_page, "cpu_kv");
+    return check_cached(*shown.cpu.keys, *shown.cpu_kv, first_page, "cpu_kv");
   }
 
   /// keys: by block, whose page has that number, counted from first_page.

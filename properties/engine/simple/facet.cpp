@@ -57,10 +57,7 @@ void Facet::observe_state(const SimpleCPUOffloadScheduler& connector,
     pins[index].request = observer.name_of(hits_[index].request);
     pins[index].cpu_blocks = hits_[index].cpu_blocks;
   }
-  connector.cpu_pool(cpu_pool_);
-  observed.cpu_free_queue.emplace() = cpu_pool_.free_queue;
-  observed.cpu_ref_cnts.emplace() = cpu_pool_.ref_cnts;
-  observed.cpu_keys.emplace().assign(cpu_pool_.keys.begin(), cpu_pool_.keys.end());
+  connector.cpu_pool(observed.cpu);
 }
 
 void Facet::observe_copies(const std::vector<EngineRank>& ranks, Observed& observed) const {

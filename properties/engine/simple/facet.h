@@ -30,7 +30,6 @@ class Facet {
 
   TransferNumbers numbers_;
   std::vector<PinnedHit> hits_;
-  CpuPoolState cpu_pool_;
 };
 
 }  // namespace kvfence::engine::simple

@@ -68,7 +68,7 @@ using detail::contains;
 using detail::find_table;
 
 bool has_cpu_key(const Observation& observation, const std::string& key) {
-  return std::ranges::any_of(*observation.cpu_keys,
+  return std::ranges::any_of(*observation.cpu.keys,
                              [&](const BlockHash& each) { return each == key; });
 }
 
@@ -177,7 +177,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     if (has_state(before)) {
       for (BlockId block : *after.store_cpu_blocks) {
-        add("store_evicts", !(*before.cpu_keys)[block].empty());
+        add("store_evicts", !(*before.cpu.keys)[block].empty());
       }
     }
     if (is_lazy) return;

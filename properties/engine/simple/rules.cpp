@@ -225,8 +225,8 @@ class Invariants final : public Rules {
       }
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
       const bool claims = reset->reset_connector && *observation.success;
-      if (!claims || !observation.cpu_keys.has_value()) return std::nullopt;
-      const KeyList& keys = *observation.cpu_keys;
+      if (!claims || !observation.cpu.keys.has_value()) return std::nullopt;
+      const KeyList& keys = *observation.cpu.keys;
       if (std::ranges::any_of(keys, [](const auto& each) { return !each.empty(); })) {
         return broken("a_reset_leaves_nothing", "cpu_keys", "none", "some");
       }
@@ -336,7 +336,7 @@ class Invariants final : public Rules {
     }
     for (std::size_t at = 0; at < load.parts.size() && has_state(observation); ++at) {
       CopyPart& part = load.parts[at];
-      part.content = content_of((*observation.cpu_keys)[part.place]);
+      part.content = content_of((*observation.cpu.keys)[part.place]);
       if (is_loaded_to_its_place(part, load, observation)) continue;
       return broken("copies_carry_what_they_name", element("load_gpu_blocks", at),
                     "a place with the key of what is loaded", std::to_string(part.block));
@@ -348,7 +348,7 @@ class Invariants final : public Rules {
 
   bool is_loaded_to_its_place(const CopyPart& part, const Event& load,
                               const Observation& observation) const {
-    const std::string& carried = (*observation.cpu_keys)[part.place];
+    const std::string& carried = (*observation.cpu.keys)[part.place];
     return std::ranges::any_of(load.requests, [&](const std::string& name) {
       const BlocksByGroup* table = find_table(*observation.tables, name);
       const auto request = requests_.find(name);
@@ -394,7 +394,7 @@ class Invariants final : public Rules {
 
   Found check_holds(const Observation& observation) const {
     std::vector<std::uint32_t> gpu(observation.ref_cnts->size(), 0);
-    std::vector<std::uint32_t> cpu(observation.cpu_ref_cnts->size(), 0);
+    std::vector<std::uint32_t> cpu(observation.cpu.ref_cnts->size(), 0);
     const auto add = [](const std::vector<BlockId>& blocks, std::vector<std::uint32_t>& counts) {
       for (BlockId block : blocks) {
         if (block != kNullBlockId && block < counts.size()) ++counts[block];
@@ -422,20 +422,20 @@ class Invariants final : public Rules {
     if (*observation.ref_cnts != gpu) {
       return broken("gpu_holds_are_explained", "ref_cnts", gpu, *observation.ref_cnts);
     }
-    if (*observation.cpu_ref_cnts == cpu) return std::nullopt;
-    return broken("cpu_holds_are_explained", "cpu_ref_cnts", cpu, *observation.cpu_ref_cnts);
+    if (*observation.cpu.ref_cnts == cpu) return std::nullopt;
+    return broken("cpu_holds_are_explained", "cpu_ref_cnts", cpu, *observation.cpu.ref_cnts);
   }
 
   Found check_cpu_numbers(const Observation& observation) const {
-    const std::vector<std::uint32_t>& ref_cnts = *observation.cpu_ref_cnts;
+    const std::vector<std::uint32_t>& ref_cnts = *observation.cpu.ref_cnts;
     std::vector<BlockId> unreferenced;
     std::uint32_t num_empty = 0;
     for (BlockId block = 1; block < ref_cnts.size(); ++block) {
       if (ref_cnts[block] > 0) continue;
       unreferenced.push_back(block);
-      num_empty += (*observation.cpu_keys)[block].empty();
+      num_empty += (*observation.cpu.keys)[block].empty();
     }
-    std::vector<BlockId> queued = *observation.cpu_free_queue;
+    std::vector<BlockId> queued = *observation.cpu.free_queue;
     std::ranges::sort(queued);
     const Invariant& rule = kInvariants[Rule("cpu_numbers_add_up").place()];
     if (queued != unreferenced) return broken_rule(rule, "cpu_free_queue", unreferenced, queued);
@@ -451,10 +451,10 @@ class Invariants final : public Rules {
 
   /// Of blocks that are written, and of those that are read or will be.
   Found check_keys(const Observation& observation) const {
-    const KeyList& keys = *observation.cpu_keys;
+    const KeyList& keys = *observation.cpu.keys;
     const auto check_held = [&](BlockId block) -> Found {
       const bool is_kept =
-          !before_ || !before_->cpu_keys.has_value() || (*before_->cpu_keys)[block] == keys[block];
+          !before_ || !before_->cpu.keys.has_value() || (*before_->cpu.keys)[block] == keys[block];
       if (!keys[block].empty() && is_kept) return std::nullopt;
       return broken("what_is_held_keeps_its_key", element("cpu_keys", block),
                     "the key that it had, for it is held", "none or another one");
@@ -478,8 +478,8 @@ class Invariants final : public Rules {
   }
 
   Found check_contents(const Observation& observation) const {
-    for (BlockId block = 0; block < observation.cpu_keys->size(); ++block) {
-      const std::string& key = (*observation.cpu_keys)[block];
+    for (BlockId block = 0; block < observation.cpu.keys->size(); ++block) {
+      const std::string& key = (*observation.cpu.keys)[block];
       if (key.empty()) continue;
       const std::optional<Content> wanted = content_of(key);
       for (std::size_t rank = 0; rank < copies_.ranks().size(); ++rank) {

@@ -75,7 +75,7 @@ TEST(SimpleOffloadInvariants, GpuHoldsAreExplained) {
 TEST(SimpleOffloadInvariants, CpuHoldsAreExplained) {
   expect_caught("simple.2", [](const Command& command, const Config&, Observation& shown) {
     if (!plans_load(command, shown)) return false;
-    --in(shown.cpu_ref_cnts)[in(shown.load_cpu_blocks).front()];
+    --in(shown.cpu.ref_cnts)[in(shown.load_cpu_blocks).front()];
     return true;
   });
   expect_caught("simple.2", [](const Command&, const Config&, Observation& shown) {
@@ -92,8 +92,8 @@ TEST(SimpleOffloadInvariants, CpuNumbersAddUp) {
     return true;
   });
   expect_caught("simple.3", [](const Command& command, const Config&, Observation& shown) {
-    if (!plans(command, shown) || in(shown.cpu_free_queue).size() < 2) return false;
-    in(shown.cpu_free_queue).front() = in(shown.cpu_free_queue).back();
+    if (!plans(command, shown) || in(shown.cpu.free_queue).size() < 2) return false;
+    in(shown.cpu.free_queue).front() = in(shown.cpu.free_queue).back();
     return true;
   });
 }
@@ -101,7 +101,7 @@ TEST(SimpleOffloadInvariants, CpuNumbersAddUp) {
 TEST(SimpleOffloadInvariants, ABlockBeingWrittenHasNoKey) {
   expect_caught("simple.4", [](const Command& command, const Config&, Observation& shown) {
     if (!plans_store(command, shown)) return false;
-    in(shown.cpu_keys)[in(shown.store_cpu_blocks).front()] =
+    in(shown.cpu.keys)[in(shown.store_cpu_blocks).front()] =
         in(shown.keys)[in(shown.store_gpu_blocks).front()];
     return true;
   });
@@ -110,7 +110,7 @@ TEST(SimpleOffloadInvariants, ABlockBeingWrittenHasNoKey) {
 TEST(SimpleOffloadInvariants, WhatIsHeldKeepsItsKey) {
   expect_caught("simple.5", [](const Command&, const Config&, Observation& shown) {
     if (in(shown.pins).empty()) return false;
-    in(shown.cpu_keys)[in(shown.pins).front().cpu_blocks.front()].clear();
+    in(shown.cpu.keys)[in(shown.pins).front().cpu_blocks.front()].clear();
     return true;
   });
 }

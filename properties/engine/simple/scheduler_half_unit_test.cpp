@@ -187,22 +187,24 @@ class Half final : public ConnectorHost, public GpuBlockPool {
 
   /// CPU blocks that are held or have a key: "1=A0 2=A1+1 3+1".
   std::string cpu() const {
-    CpuPoolState state;
-    connector->cpu_pool(state);
+    ShownBlocks blocks;
+    connector->cpu_pool(blocks);
+    const std::vector<std::uint32_t>& ref_cnts = *blocks.ref_cnts;
+    const KeyList& keys = *blocks.keys;
     std::string text;
-    for (BlockId block = 1; block < state.ref_cnts.size(); ++block) {
-      if (state.ref_cnts[block] == 0 && state.keys[block].empty()) continue;
+    for (BlockId block = 1; block < ref_cnts.size(); ++block) {
+      if (ref_cnts[block] == 0 && keys[block].empty()) continue;
       if (!text.empty()) text += " ";
       text += std::to_string(block);
-      if (!state.keys[block].empty()) text += "=" + name_of(state.keys[block]);
-      if (state.ref_cnts[block] > 0) text += "+" + std::to_string(state.ref_cnts[block]);
+      if (!keys[block].empty()) text += "=" + name_of(keys[block]);
+      if (ref_cnts[block] > 0) text += "+" + std::to_string(ref_cnts[block]);
     }
     return text;
   }
   Ids cpu_queue() const {
-    CpuPoolState state;
-    connector->cpu_pool(state);
-    return state.free_queue;
+    ShownBlocks blocks;
+    connector->cpu_pool(blocks);
+    return *blocks.free_queue;
   }
   Ids gpu_queue() const {
     Ids queue;

@@ -13,6 +13,7 @@
 #include "contract/core/check.h"
 #include "contract/core/state_digest.h"
 #include "reference/connectors/offloading/offloading_connector.h"
+#include "contract/pool/observe_blocks.h"
 #include "reference/kv_cache/kv_cache_coordinator.h"
 
 namespace kvfence::reference {
@@ -178,15 +179,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
 
   BlockCounts cpu_block_counts() const override { return cpu().block_counts(); }
 
-  void cpu_pool(CpuPoolState& out) const override {
-    cpu().get_all_free_blocks(out.free_queue);
-    out.ref_cnts.clear();
-    out.keys.clear();
-    for (BlockId block = 0; block < spec_.num_cpu_blocks; ++block) {
-      out.ref_cnts.push_back(cpu().ref_cnt(block));
-      out.keys.emplace_back(cpu().block_key(block));
-    }
-  }
+  void cpu_pool(ShownBlocks& out) const override { observe_blocks(cpu(), out); }
 
   bool has_pending_stores() const override { return !stores_.empty(); }
   std::optional<BlockId> lazy_cursor() const override { return cursor_; }
