@@ -1,10 +1,10 @@
 // What tests open: a connector that never knows anything and is for one group, of the kinds
-// offloading and simple; half a connector; none; and a spec.
+// offloading and simple; half a connector; and none.
 
 #include <memory>
 
 #include "contract/connectors/kv_connector_registry.h"
-#include "contract/connectors/offloading/offloading_spec_factory.h"
+#include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/connectors/simple/simple_cpu_offload.h"
 
 namespace kvfence {
@@ -70,13 +70,3 @@ extern "C" void half_a_connector(kvfence::KVConnectorFactories& connectors) {
 }
 
 extern "C" void no_connector(kvfence::KVConnectorFactories&) {}
-
-extern "C" void OneSlotSpec(kvfence::OffloadingSpecBuilder& builder) {
-  builder = [](const std::vector<kvfence::Field>&, const kvfence::OffloadingSpecContext& context,
-               const std::string&) {
-    kvfence::OffloadingSpec spec;
-    spec.manager.cache.capacity = 1;
-    spec.num_workers = context.world_size;
-    return kvfence::Parsed<kvfence::OffloadingSpec>(spec);
-  };
-}

@@ -69,35 +69,21 @@ Parsed<OffloadingSpec> make_tiering_offloading_spec(const std::vector<Field>& se
                                                     const OffloadingSpecContext& context,
                                                     const std::string& file = {});
 
-/// What a shared library has to have under the name of the spec, as `extern "C"`.
-using OffloadingSpecEntry = void(OffloadingSpecBuilder& builder);
-
 /// A value. Knows nothing at first; built_in_offloading_specs() has the two above.
 class OffloadingSpecFactory {
  public:
-  using Loader = std::function<Parsed<OffloadingSpecBuilder>()>;
-
-  /// The loader runs when the name is first asked for; again, if it failed.
   /// Errors: the name is taken.
-  std::optional<InputError> register_spec(const std::string& name, Loader loader);
+  std::optional<InputError> register_spec(const std::string& name, OffloadingSpecBuilder builder);
 
-  /// Asks the spec that `spec_name` names, CPUOffloadingSpec without it; if that is not registered,
-  /// the symbol of this name in the shared library `spec_module_path`. The spec gets the other
+  /// Asks the spec that `spec_name` names, CPUOffloadingSpec without it. The spec gets the other
   /// settings.
-  /// Errors: a setting given twice; no such spec (`expected` lists the ones there are); no such
-  /// library or symbol; the spec's own.
+  /// Errors: a setting given twice; no such spec; the spec's own.
   Parsed<OffloadingSpec> create_spec(const std::vector<Field>& settings,
                                      const OffloadingSpecContext& context,
-                                     const std::string& file = {});
+                                     const std::string& file = {}) const;
 
  private:
-  struct Entry {
-    Loader load;
-    std::optional<OffloadingSpecBuilder> loaded;
-  };
-  Parsed<OffloadingSpecBuilder> builder_of(const std::string& name, const Field* name_field,
-                                           const Field* path_field, const std::string& file);
-  std::map<std::string, Entry> entries_;
+  std::map<std::string, OffloadingSpecBuilder> builders_;
 };
 
 OffloadingSpecFactory built_in_offloading_specs();

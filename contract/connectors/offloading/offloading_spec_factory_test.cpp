@@ -11,8 +11,6 @@
 namespace kvfence {
 namespace {
 
-constexpr const char* kLibrary = KVFENCE_TEST_CONNECTOR_LIBRARY;
-
 std::vector<Field> settings_of(const std::string& text) {
   const Parsed<Line> line = parse_line("settings " + text, "a.kvs");
   EXPECT_TRUE(line) << line.error().to_text();
@@ -37,7 +35,7 @@ OffloadingSpecContext context_of(Profile profile) {
 
 Parsed<OffloadingSpec> create(const std::string& settings,
                               const OffloadingSpecContext& context = context_of(Profile::kV023)) {
-  OffloadingSpecFactory factory = built_in_offloading_specs();
+  const OffloadingSpecFactory factory = built_in_offloading_specs();
   return factory.create_spec(settings_of(settings), context, "a.kvs");
 }
 
@@ -175,38 +173,20 @@ TEST(OffloadingSpecFactory, AModelThatDoesNotFitIsRefused) {
             "hash_block_size");
 }
 
-TEST(OffloadingSpecFactory, ASpecIsFoundByNameOrInALibrary) {
+TEST(OffloadingSpecFactory, ASpecIsFoundByName) {
   EXPECT_EQ(error_of("spec_name=Other"),
-            "a.kvs:1:10: found spec_name=Other, expected CPUOffloadingSpec, "
-            "TieringOffloadingSpec, or a spec_module_path");
-  const std::string library = kLibrary;
-  const auto spec = create("spec_name=OneSlotSpec spec_module_path=\"" + library + "\"");
-  ASSERT_TRUE(spec) << spec.error().to_text();
-  EXPECT_EQ(spec->manager.cache.capacity, 1U);
-  EXPECT_EQ(spec->num_workers, 2U);
-  const std::string error = error_of("spec_name=Other spec_module_path=\"" + library + "\"");
-  EXPECT_EQ(error.find(library + ": found "), 0U) << error;
-  EXPECT_NE(error.find("expected a shared library with the symbol Other"), std::string::npos)
-      << error;
-}
-
-TEST(OffloadingSpecFactory, ALoaderRunsOnceAndOnlyWhenAsked) {
-  int num_loads = 0;
-  OffloadingSpecFactory factory = built_in_offloading_specs();
-  const auto loader = [&num_loads] {
-    ++num_loads;
-    return Parsed<OffloadingSpecBuilder>(OffloadingSpecBuilder(make_cpu_offloading_spec));
-  };
-  EXPECT_FALSE(factory.register_spec("mine", loader));
-  const auto error = factory.register_spec("mine", loader);
+            "a.kvs:1:10: found spec_name=Other, expected one of CPUOffloadingSpec, "
+            "TieringOffloadingSpec");
+  OffloadingSpecFactory factory;
+  EXPECT_FALSE(factory.register_spec("mine", make_cpu_offloading_spec));
+  const auto error = factory.register_spec("mine", make_cpu_offloading_spec);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->to_text(), "found spec mine registered twice, expected each name once");
-  EXPECT_EQ(num_loads, 0);
   const std::vector<Field> settings = settings_of("spec_name=mine cpu_bytes_to_use=4000");
-  for (int k = 0; k < 2; ++k) {
-    EXPECT_TRUE(factory.create_spec(settings, context_of(Profile::kV023)));
-  }
-  EXPECT_EQ(num_loads, 1);
+  EXPECT_TRUE(factory.create_spec(settings, context_of(Profile::kV023)));
+  EXPECT_FALSE(
+      factory.create_spec(settings_of("cpu_bytes_to_use=4000"), context_of(Profile::kV023)))
+      << "the default is not registered";
 }
 
 }  // namespace
