@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "contract/core/joined.h"
+
 namespace kvfence {
 namespace {
 
@@ -234,12 +236,8 @@ InputError unexpected_subject(std::string_view file, const Line& line) {
 }
 
 std::string one_of(const std::vector<std::string_view>& names) {
-  std::string text = names.size() == 1 ? "" : "one of ";
-  for (std::size_t index = 0; index < names.size(); ++index) {
-    if (index > 0) text += ", ";
-    text += names[index];
-  }
-  return names.empty() ? "no key" : text;
+  if (names.empty()) return "no key";
+  return (names.size() == 1 ? "" : "one of ") + joined(names);
 }
 
 }  // namespace detail

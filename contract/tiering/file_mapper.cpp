@@ -8,12 +8,12 @@
 #include "contract/core/check.h"
 #include "contract/core/digest.h"
 #include "contract/core/hex.h"
+#include "contract/pool/block_hash.h"
 
 namespace kvfence {
 namespace {
 
 constexpr std::size_t kDigestDigits = 12;
-constexpr std::size_t kGroupBytes = 4;
 
 /// Upstream hashes what Python's json.dumps writes: keys sorted, all but ASCII escaped. The library
 /// writes the same for an object, whose keys it sorts, with its option to keep to ASCII.
@@ -65,17 +65,16 @@ FileMapper::FileMapper(const FileMapperConfig& config) {
 }
 
 std::string FileMapper::get_file_name(OffloadKeyView key) const {
-  KVFENCE_CHECK(key.size() >= kGroupBytes, "an offload key ends with 4 bytes of group");
-  const std::string hash = to_hex(key.substr(0, key.size() - kGroupBytes));
-  std::uint32_t group = 0;
-  for (char c : key.substr(key.size() - kGroupBytes)) {
-    group = (group << 8) | static_cast<unsigned char>(c);
-  }
+  const std::string hash = to_hex(get_block_hash(key));
   const std::string_view digits = hash;
   std::string name = rank_path_;
   name.append("/").append(digits.substr(0, 3));
   name.append("/").append(digits.substr(digits.size() < 3 ? digits.size() : 3, 2));
-  name.append("_g").append(std::to_string(group)).append("/").append(hash).append(".bin");
+  name.append("_g")
+      .append(std::to_string(get_group_id(key)))
+      .append("/")
+      .append(hash)
+      .append(".bin");
   return name;
 }
 

@@ -59,11 +59,9 @@ bool Server::answer(std::string_view text, std::string& out) {
 void Server::answer_target(const Line& line, std::string& out) {
   if (line.subject != target_.name) {
     answer_with(out, "unsupported", "only target " + std::string(target_.name));
-    return;
+  } else {
+    answer_with(out, "implementation", implementation_.name());
   }
-  out += "-> ";
-  print_to(out, Field{"implementation", to_value(implementation_.name()), {}});
-  out += '\n';
 }
 
 bool Server::answer_config(const Line& line, std::string& out) {
