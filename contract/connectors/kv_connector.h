@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/check.h"
 #include "contract/core/cloned.h"
 #include "contract/core/declare.h"
 #include "contract/core/state_digest.h"

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "contract/core/check.h"
 #include "contract/core/words.h"
 
 namespace kvfence {
@@ -99,6 +100,14 @@ constexpr auto words_of(ErrorCode) {
       "block_in_flight",
       "not_ordered",
   });
+}
+
+/// An assertion about kvfence itself, as KVFENCE_CHECK: what its caller has checked before is not
+/// refused. The place is the caller's.
+inline void must(ErrorCode code, std::string_view why, const char* file = __builtin_FILE(),
+                 int line = __builtin_LINE()) {
+  if (code != ErrorCode::kNone) [[unlikely]]
+    check_failed(file, line, to_text(code).data(), why);
 }
 
 }  // namespace kvfence

@@ -1,6 +1,5 @@
+#include "contract/core/status.h"
 #include "reference/kv_cache/single_type_kv_cache_manager.h"
-
-#include "contract/core/check.h"
 
 namespace kvfence::reference {
 namespace {
@@ -52,8 +51,8 @@ class SinkFullAttentionManager final
   // (v0.23.0 cannot construct one: its __init__ lacks the argument scheduler_block_size)
   SinkFullAttentionManager(const KVCacheManagerConfig& config, GroupId group, BlockPool& pool)
       : Cloning(config, group) {
-    const ErrorCode taken = pool.take_sink_blocks(spec_.sink_len / spec_.block_size);
-    KVFENCE_CHECK(taken == ErrorCode::kNone, "the sinks do not fit into the pool");
+    must(pool.take_sink_blocks(spec_.sink_len / spec_.block_size),
+         "the sinks do not fit into the pool");
   }
 };
 

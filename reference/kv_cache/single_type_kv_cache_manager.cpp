@@ -101,8 +101,7 @@ std::size_t SingleTypeKVCacheManager::add_hit(BlockPool& pool, const Allocation&
   std::vector<BlockId>& table = req_to_blocks_[allocation.request];
   KVFENCE_CHECK(table.empty(), "a hit for a request that has blocks");
 
-  const ErrorCode touched = pool.touch(plan->hit);
-  KVFENCE_CHECK(touched == ErrorCode::kNone, "a hit of unknown blocks");
+  must(pool.touch(plan->hit), "a hit of unknown blocks");
   table.assign(plan->num_skipped_blocks, kNullBlockId);
   table.insert(table.end(), plan->hit.begin(), plan->hit.end());
   num_cached_block_[allocation.request] = table.size();
@@ -155,8 +154,7 @@ void SingleTypeKVCacheManager::cache_blocks(BlockPool& pool, const KVRequest& re
                            group_,
                            std::nullopt};
   if (mask) args.block_mask = *mask;
-  const ErrorCode cached = pool.cache_full_blocks(args);
-  KVFENCE_CHECK(cached == ErrorCode::kNone, "a table's full blocks could not be cached");
+  must(pool.cache_full_blocks(args), "a table's full blocks could not be cached");
   num_cached_block_[request.index] = num_full;
 }
 
@@ -264,15 +262,13 @@ std::vector<BlockId> SingleTypeKVCacheManager::append_new_blocks(BlockPool& pool
                                                                  std::size_t num_blocks,
                                                                  std::vector<BlockId>& table) {
   std::vector<BlockId> blocks(num_blocks);
-  const ErrorCode taken = pool.get_new_blocks(blocks);
-  KVFENCE_CHECK(taken == ErrorCode::kNone, "an allocation took more blocks than it counted");
+  must(pool.get_new_blocks(blocks), "an allocation took more blocks than it counted");
   table.insert(table.end(), blocks.begin(), blocks.end());
   return blocks;
 }
 
 void SingleTypeKVCacheManager::free_to_tail(BlockPool& pool, std::span<const BlockId> blocks) {
-  const ErrorCode freed = pool.free_blocks(blocks, FreeTo::kTail);
-  KVFENCE_CHECK(freed == ErrorCode::kNone, "a table held a block that nobody held");
+  must(pool.free_blocks(blocks, FreeTo::kTail), "a table held a block that nobody held");
 }
 
 // Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py remove_skipped_blocks,
@@ -285,8 +281,7 @@ void SingleTypeKVCacheManager::free_unhashed_first(BlockPool& pool,
     (pool.block_key(block).empty() ? unhashed : hashed).push_back(block);
   }
   free_to_tail(pool, hashed);
-  const ErrorCode freed = pool.free_blocks(unhashed, FreeTo::kHead);
-  KVFENCE_CHECK(freed == ErrorCode::kNone, "a table held a block that nobody held");
+  must(pool.free_blocks(unhashed, FreeTo::kHead), "a table held a block that nobody held");
 }
 
 std::vector<BlockId> SingleTypeKVCacheManager::take_table(RequestIndex request) {

@@ -103,8 +103,7 @@ ErrorCode OffloadingManager::prepare_store(std::span<const OffloadKeyView> keys,
   out.keys_to_store = to_store;
   for (const OffloadKeyView key : to_store) {
     out.slots.push_back(take_slot());
-    const ErrorCode inserted = policy_.insert(key, out.slots.back());
-    KVFENCE_CHECK(inserted == ErrorCode::kNone, "a block that was not held was refused");
+    must(policy_.insert(key, out.slots.back()), "a block that was not held was refused");
   }
   return ErrorCode::kNone;
 }

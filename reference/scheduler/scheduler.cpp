@@ -236,13 +236,13 @@ std::string_view Scheduler::block_key(BlockId block) const {
 }
 
 void Scheduler::touch(std::span<const BlockId> blocks) {
-  const ErrorCode touched = kv_cache_manager_.block_pool().touch(blocks);
-  KVFENCE_CHECK(touched == ErrorCode::kNone, "a connector touches a block that is not there");
+  must(kv_cache_manager_.block_pool().touch(blocks),
+       "a connector touches a block that is not there");
 }
 
 void Scheduler::free_blocks(std::span<const BlockId> blocks) {
-  const ErrorCode freed = kv_cache_manager_.block_pool().free_blocks(blocks, FreeTo::kTail);
-  KVFENCE_CHECK(freed == ErrorCode::kNone, "a connector frees a block that it does not hold");
+  must(kv_cache_manager_.block_pool().free_blocks(blocks, FreeTo::kTail),
+       "a connector frees a block that it does not hold");
 }
 
 bool Scheduler::is_free(BlockId block) const {

@@ -276,9 +276,8 @@ bool Scheduler::try_promote(SchedulerRequest& request) {
     kv_cache_manager_.free(request.index);
     request.is_inflight_prefill = false;
   } else {
-    const ErrorCode error =
-        kv_cache_manager_.cache_blocks(kv_request(request), request.num_computed_tokens);
-    KVFENCE_CHECK(error == ErrorCode::kNone, "what was loaded has blocks");
+    must(kv_cache_manager_.cache_blocks(kv_request(request), request.num_computed_tokens),
+         "what was loaded has blocks");
     if (request.num_computed_tokens == request.num_tokens()) --request.num_computed_tokens;
   }
   request.load_is_finished = false;
@@ -392,9 +391,9 @@ void Scheduler::make_output(const Plan& plan, SchedulerOutput& out) {
 
   out.num_common_prefix_blocks.assign(config_.kv_cache.groups.size(), 0);
   if (!running_.empty()) {
-    const ErrorCode error = kv_cache_manager_.get_num_common_prefix_blocks(
-        running_.front(), out.num_common_prefix_blocks);
-    KVFENCE_CHECK(error == ErrorCode::kNone, "a running request is allocated");
+    must(kv_cache_manager_.get_num_common_prefix_blocks(running_.front(),
+                                                        out.num_common_prefix_blocks),
+         "a running request is allocated");
   }
   out.preempted = plan.preempted;
   out.finished = std::exchange(finished_, {});

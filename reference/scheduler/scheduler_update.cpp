@@ -187,8 +187,7 @@ std::vector<RequestIndex> Scheduler::handle_invalid_blocks(
 
   if (fails) {
     const std::vector<BlockId> in_order(blocks_to_evict.begin(), blocks_to_evict.end());
-    const ErrorCode error = kv_cache_manager_.evict_blocks(in_order);
-    KVFENCE_CHECK(error == ErrorCode::kNone, "blocks of a table are blocks of the pool");
+    must(kv_cache_manager_.evict_blocks(in_order), "blocks of a table are blocks of the pool");
   }
   return affected;
 }
@@ -226,9 +225,10 @@ void Scheduler::take_sampled_tokens(const SchedulerOutput& step,
       KVFENCE_CHECK(num_kept <= request.num_output_placeholders, "outputs were planned");
       request.num_output_placeholders -= num_kept;
       if (request.status == RequestStatus::kRunning) {
-        const ErrorCode error = kv_cache_manager_.cache_blocks(
-            kv_request(request), request.num_computed_tokens - request.num_output_placeholders);
-        KVFENCE_CHECK(error == ErrorCode::kNone, "what is computed has blocks and hashes");
+        const std::uint32_t num_tokens =
+            request.num_computed_tokens - request.num_output_placeholders;
+        must(kv_cache_manager_.cache_blocks(kv_request(request), num_tokens),
+             "what is computed has blocks and hashes");
       }
     }
     EngineCoreOutputs::Output output;

@@ -21,8 +21,7 @@ ErrorCode SpecOffloadingManager::lookup(std::span<const OffloadKeyView> keys,
 LookupResult SpecOffloadingManager::lookup_key(OffloadKeyView key, const RequestContext& request) {
   if (tiering_) return tiering_->lookup(key, request);
   LookupResult result = LookupResult::kMiss;
-  const ErrorCode error = cpu_.lookup_key(key, result);
-  KVFENCE_CHECK(error == ErrorCode::kNone, "the manager is asked key by key in this profile");
+  must(cpu_.lookup_key(key, result), "the manager is asked key by key in this profile");
   return result;
 }
 
@@ -50,8 +49,8 @@ ErrorCode SpecOffloadingManager::prepare_store(std::span<const OffloadKeyView> k
 void SpecOffloadingManager::complete_store(std::span<const OffloadKeyView> keys,
                                            const RequestContext& request, bool success) {
   if (!tiering_) return cpu_.complete_store(keys, success);
-  const ErrorCode error = tiering_->complete_store(keys, request, success);
-  KVFENCE_CHECK(error == ErrorCode::kNone, "what is being stored is held, and not promoted");
+  must(tiering_->complete_store(keys, request, success),
+       "what is being stored is held, and not promoted");
 }
 
 OffloadPolicy SpecOffloadingManager::on_new_request(const RequestContext& request) {
@@ -72,8 +71,7 @@ void SpecOffloadingManager::take_events(std::vector<OffloadingEvent>& out) {
 
 void SpecOffloadingManager::reset_cache() {
   KVFENCE_CHECK(!tiering_, "a manager of tiers cannot be reset");
-  const ErrorCode error = cpu_.reset_cache();
-  KVFENCE_CHECK(error == ErrorCode::kNone, "the manager can be reset in this profile");
+  must(cpu_.reset_cache(), "the manager can be reset in this profile");
 }
 
 }  // namespace kvfence::reference

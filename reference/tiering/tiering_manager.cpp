@@ -12,11 +12,6 @@ std::vector<OffloadKeyView> views_of(const std::vector<OffloadKey>& keys) {
   return {keys.begin(), keys.end()};
 }
 
-/// A state that was checked before is not refused.
-void must(ErrorCode code) {
-  KVFENCE_CHECK(code == ErrorCode::kNone, "refused by the primary tier");
-}
-
 }  // namespace
 
 TieringOffloadingManager::TieringOffloadingManager(const OffloadingManagerConfig& primary,
@@ -31,7 +26,7 @@ TieringOffloadingManager::TieringOffloadingManager(const OffloadingManagerConfig
 LookupResult TieringOffloadingManager::lookup(OffloadKeyView key, const RequestContext& request) {
   poll();
   LookupResult result = LookupResult::kMiss;
-  must(primary_.lookup_key(key, result));
+  must(primary_.lookup_key(key, result), "the manager is asked key by key above tiers");
   if (result != LookupResult::kMiss) return result;
 
   for (std::uint32_t tier = 0; tier < num_tiers(); ++tier) {
@@ -93,7 +88,7 @@ ErrorCode TieringOffloadingManager::prepare_store(std::span<const OffloadKeyView
   std::vector<OffloadKeyView> ready;
   for (const OffloadKeyView key : keys) {
     LookupResult result = LookupResult::kMiss;
-    must(primary_.lookup_key(key, result));
+    must(primary_.lookup_key(key, result), "the manager is asked key by key above tiers");
     if (result == LookupResult::kHit) ready.push_back(key);
   }
   for (std::uint32_t tier = 0; tier < num_tiers() && !ready.empty(); ++tier) {
@@ -198,7 +193,7 @@ void TieringOffloadingManager::end_job(std::uint32_t tier, const JobResult& resu
   if (found->is_promotion) {
     primary_.complete_store(views_of(found->keys), result.success);
   } else {
-    must(primary_.complete_load(views_of(found->keys)));
+    must(primary_.complete_load(views_of(found->keys)), "what a job reads stays held");
   }
   jobs_.erase(found);
 }
@@ -209,7 +204,7 @@ bool TieringOffloadingManager::initiate_promotion(std::uint32_t tier, OffloadKey
                                                   const RequestContext& request) {
   bool stored = false;
   PrepareStoreOutput out;
-  must(primary_.prepare_store({&key, 1}, stored, out));
+  must(primary_.prepare_store({&key, 1}, stored, out), "one key repeats none");
   if (!stored) return false;
   promotions_.push_back({tier, std::string(request.req_id), OffloadKey(key), out.slots.front()});
   return true;
@@ -223,7 +218,7 @@ void TieringOffloadingManager::cascade(std::uint32_t tier, std::span<const Offlo
   job.tier = tier;
   job.req_id = request.req_id;
   job.keys.assign(keys.begin(), keys.end());
-  must(primary_.prepare_load(keys, job.slots));
+  must(primary_.prepare_load(keys, job.slots), "what was stored is held and ready");
   jobs_.push_back(job);
   tiers_[tier]->submit_store({*job.id, keys, job.slots, request});
 }

@@ -151,8 +151,7 @@ class FencingOffloadingConnector final
       if (job.is_store) {
         manager_.complete_store(views(job.keys), {job.request}, !job.has_failed);
       } else {
-        const ErrorCode error = manager_.complete_load(views(job.keys));
-        KVFENCE_CHECK(error == ErrorCode::kNone, "what is being loaded stays held");
+        must(manager_.complete_load(views(job.keys)), "what is being loaded stays held");
       }
       jobs_.erase(found);
     }
@@ -546,9 +545,8 @@ class FencingOffloadingConnector final
     bool stored = true;
     PrepareStoreOutput prepared;
     if (!offered.empty()) {
-      const ErrorCode error =
-          manager_.prepare_store(views(offered), {request.id}, stored, prepared);
-      KVFENCE_CHECK(error == ErrorCode::kNone, "hashes of a request differ, and groups are told");
+      must(manager_.prepare_store(views(offered), {request.id}, stored, prepared),
+           "hashes of a request differ, and groups are told");
     }
     if (!stored) return;
     if (prepared.keys_to_store.empty()) {

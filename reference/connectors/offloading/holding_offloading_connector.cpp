@@ -38,8 +38,8 @@ class HoldingOffloadingConnector final
 
     const std::uint32_t start = num_local_tokens / block_size;
     std::uint32_t num_hits = 0;
-    const ErrorCode error = manager_.lookup(views(key_range(keys, start, keys.size())), num_hits);
-    KVFENCE_CHECK(error == ErrorCode::kNone, "the manager counts leading blocks in this profile");
+    must(manager_.lookup(views(key_range(keys, start, keys.size())), num_hits),
+         "the manager counts leading blocks in this profile");
     if (num_hits == 0) return nothing;
     const std::uint32_t num_hit_tokens = block_size * (start + num_hits) - num_local_tokens;
     if (num_hit_tokens < block_size) return nothing;
@@ -131,8 +131,7 @@ class HoldingOffloadingConnector final
     for (const RequestIndex index : output.finished_recving) {
       const auto load = being_loaded_.find(std::string(host.request(index).id));
       if (load == being_loaded_.end()) continue;
-      const ErrorCode error = manager_.complete_load(views(load->second));
-      KVFENCE_CHECK(error == ErrorCode::kNone, "what is being loaded stays held");
+      must(manager_.complete_load(views(load->second)), "what is being loaded stays held");
       being_loaded_.erase(load);
     }
   }
@@ -182,9 +181,8 @@ class HoldingOffloadingConnector final
 
     bool stored = false;
     PrepareStoreOutput prepared;
-    const ErrorCode error =
-        manager_.prepare_store(views(key_range(keys, start, end)), {id}, stored, prepared);
-    KVFENCE_CHECK(error == ErrorCode::kNone, "hashes of a request differ");
+    must(manager_.prepare_store(views(key_range(keys, start, end)), {id}, stored, prepared),
+         "hashes of a request differ");
     if (!stored) return;
     state.next_stored_block = end;
     if (prepared.keys_to_store.empty()) return;

@@ -97,8 +97,7 @@ std::vector<OffloadKey> OffloadingConnectorBase::offload_keys(const ConnectorReq
 
 std::vector<SlotId> OffloadingConnectorBase::prepare_load(std::span<const OffloadKey> keys) {
   std::vector<SlotId> slots;
-  const ErrorCode error = manager_.prepare_load(views(keys), slots);
-  KVFENCE_CHECK(error == ErrorCode::kNone, "what a lookup found is held and ready");
+  must(manager_.prepare_load(views(keys), slots), "what a lookup found is held and ready");
   return slots;
 }
 

@@ -63,8 +63,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     if (hit.num_tokens == 0) return {0, /*load_async=*/false};
     const std::uint32_t num_matched = hit.num_tokens;
     if (rules().simple_offload_pins_hits) {
-      const ErrorCode touched = cpu().touch(without_null_blocks(hit.blocks));
-      KVFENCE_CHECK(touched == ErrorCode::kNone, "a hit has blocks of the CPU pool");
+      must(cpu().touch(without_null_blocks(hit.blocks)), "a hit has blocks of the CPU pool");
       pins_.push_back({request.index, std::move(hit.blocks)});
     }
     return {num_matched, /*load_async=*/true};
@@ -110,8 +109,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
         load.gpu_blocks.push_back(blocks[group][first + i]);
       }
     }
-    const ErrorCode touched = cpu().touch(load.cpu_blocks);
-    KVFENCE_CHECK(touched == ErrorCode::kNone, "a hit has blocks of the CPU pool");
+    must(cpu().touch(load.cpu_blocks), "a hit has blocks of the CPU pool");
     if (pinned) free_in_cpu_pool(without_null_blocks(*pinned));
     gpu_of(host).touch(load.gpu_blocks);
     for (const Load& other : loads_) {
@@ -259,8 +257,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   }
 
   void free_in_cpu_pool(const std::vector<BlockId>& blocks) {
-    const ErrorCode freed = cpu().free_blocks(blocks, FreeTo::kTail);
-    KVFENCE_CHECK(freed == ErrorCode::kNone, "what is freed in the CPU pool is held");
+    must(cpu().free_blocks(blocks, FreeTo::kTail), "what is freed in the CPU pool is held");
   }
 
   /// What the GPU's cache gave the request whose table this is.
@@ -415,8 +412,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   void take_cpu_blocks(Store& store, GpuBlockPool& gpu, const std::vector<BlockId>& gpu_blocks) {
     if (gpu_blocks.empty()) return;
     std::vector<BlockId> cpu_blocks(gpu_blocks.size());
-    const ErrorCode taken = cpu().get_new_blocks(cpu_blocks);
-    KVFENCE_CHECK(taken == ErrorCode::kNone, "no more blocks are chosen than are free");
+    must(cpu().get_new_blocks(cpu_blocks), "no more blocks are chosen than are free");
     for (std::size_t i = 0; i < gpu_blocks.size(); ++i) {
       store.gpu_blocks.push_back(gpu_blocks[i]);
       store.cpu_blocks.push_back(cpu_blocks[i]);
