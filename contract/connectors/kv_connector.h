@@ -104,6 +104,14 @@ struct KVConnectorMetadata {
   virtual const KVConnectorMetadata* child(std::size_t /*place*/) const { return nullptr; }
 };
 
+/// Requires: the metadata is of the connector that has this kind.
+template <class Metadata>
+const Metadata& metadata_of(const KVConnectorMetadata& metadata) {
+  const auto* const own = dynamic_cast<const Metadata*>(&metadata);
+  KVFENCE_CHECK(own != nullptr, "metadata of another connector");
+  return *own;
+}
+
 /// Workers that finished a transfer.
 struct CompletedJob {
   static constexpr std::string_view kWord = "completed";

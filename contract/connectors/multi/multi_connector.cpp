@@ -5,12 +5,11 @@
 namespace kvfence {
 
 const MultiConnectorMetadata& multi_connector_metadata(const KVConnectorMetadata& metadata) {
-  const auto* const multi = dynamic_cast<const MultiConnectorMetadata*>(&metadata);
-  KVFENCE_CHECK(multi != nullptr, "metadata of another connector");
-  for (const auto& of_child : multi->metadata) {
+  const auto& multi = metadata_of<MultiConnectorMetadata>(metadata);
+  for (const auto& of_child : multi.metadata) {
     KVFENCE_CHECK(of_child != nullptr, "such children always have metadata");
   }
-  return *multi;
+  return multi;
 }
 
 }  // namespace kvfence

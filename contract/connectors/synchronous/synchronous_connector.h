@@ -194,10 +194,12 @@ class FilesWorkerHalf final : public Cloning<FilesWorkerHalf, KVConnectorWorker>
       : worker_(std::move(worker)), kv_cache_(&kv_cache), report_(&report) {}
 
   void start_load_kv() override {
-    worker_->start_load_kv(own(bound_metadata()), *kv_cache_, *report_);
+    worker_->start_load_kv(metadata_of<SynchronousConnectorMetadata>(bound_metadata()), *kv_cache_,
+                           *report_);
   }
   void save_kv_layer(std::uint32_t layer) override {
-    worker_->save_kv_layer(own(bound_metadata()), layer, *kv_cache_, *report_);
+    worker_->save_kv_layer(metadata_of<SynchronousConnectorMetadata>(bound_metadata()), layer,
+                           *kv_cache_, *report_);
   }
   void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     out = {};
@@ -207,10 +209,6 @@ class FilesWorkerHalf final : public Cloning<FilesWorkerHalf, KVConnectorWorker>
   void add_to(StateHash&) const override {}
 
  private:
-  static const SynchronousConnectorMetadata& own(const KVConnectorMetadata& metadata) {
-    return static_cast<const SynchronousConnectorMetadata&>(metadata);
-  }
-
   std::shared_ptr<SynchronousConnectorWorker> worker_;
   ScriptedKVCache* kv_cache_;
   SynchronousWorkerReport* report_;

@@ -57,7 +57,7 @@ class DisaggregatedProducerWorker final
   }
 
   void start_load_kv(const KVConnectorMetadata& metadata, Transport&) override {
-    const auto& told = static_cast<const ProducerMetadata&>(metadata);
+    const auto& told = metadata_of<ProducerMetadata>(metadata);
     for (const std::string& id : told.reqs_in_batch) find_or_add(id);
     for (const std::string& id : told.reqs_not_processed) {
       if (const std::optional<std::uint32_t> slot = expected_.find(id)) forget(*slot);
@@ -193,7 +193,7 @@ class DisaggregatedConsumerWorker final
   }
 
   void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override {
-    const auto& told = static_cast<const ConsumerMetadata&>(metadata);
+    const auto& told = metadata_of<ConsumerMetadata>(metadata);
     for (const ConsumerMetadata::Receive& receive : told.reqs_to_recv) {
       if (receive.local_blocks.empty()) {
         notice_.requests.resize(1);

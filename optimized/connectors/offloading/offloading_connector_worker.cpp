@@ -24,9 +24,7 @@
 namespace kvfence::optimized {
 namespace {
 
-const OffloadingConnectorMetadata& of_offloading(const KVConnectorMetadata& metadata) {
-  return static_cast<const OffloadingConnectorMetadata&>(metadata);
-}
+constexpr auto& of_offloading = metadata_of<OffloadingConnectorMetadata>;
 
 /// But for the statistics, which MeasuredTransfers replaces: it uses their storage again.
 void clear(KVConnectorWorkerOutput& out) {

@@ -22,10 +22,6 @@
 namespace kvfence::optimized {
 namespace {
 
-const SimpleCPUOffloadMetadata& of_simple_offload(const KVConnectorMetadata& metadata) {
-  return static_cast<const SimpleCPUOffloadMetadata&>(metadata);
-}
-
 /// Events of one direction, the oldest first. What left has its storage used again.
 class EventQueue {
  public:
@@ -74,7 +70,7 @@ class EventQueue {
 class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVConnectorWorker> {
  public:
   void handle_preemptions(const KVConnectorMetadata& metadata) override {
-    if (!of_simple_offload(metadata).need_flush) return;
+    if (!metadata_of<SimpleCPUOffloadMetadata>(metadata).need_flush) return;
     under_way_.clear();
     for (const bool is_store : {false, true}) {
       const EventQueue& events = directions_[is_store ? kStores : kLoads].events;
@@ -92,7 +88,7 @@ class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVCo
 
     Direction& loads = directions_[kLoads];
     Direction& stores = directions_[kStores];
-    const SimpleCPUOffloadMetadata& step = of_simple_offload(bound_metadata());
+    const SimpleCPUOffloadMetadata& step = metadata_of<SimpleCPUOffloadMetadata>(bound_metadata());
     if (step.load_event) {
       submit(*step.load_event, /*is_store=*/false, step.load_gpu_blocks, step.load_cpu_blocks);
       EventQueue::Event& load = loads.events.push();

@@ -16,13 +16,6 @@
 namespace kvfence::reference {
 namespace {
 
-template <class Metadata>
-const Metadata& of_half(const KVConnectorMetadata& metadata) {
-  const auto* const own = dynamic_cast<const Metadata*>(&metadata);
-  KVFENCE_CHECK(own != nullptr, "metadata of another connector");
-  return *own;
-}
-
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py
 /// NixlConnectorWorker, what a producer does; leases: v0.23.0 v1/nixl/worker.py.
 class DisaggregatedProducerWorker final
@@ -36,7 +29,7 @@ class DisaggregatedProducerWorker final
 
   // Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorWorker.start_load_kv
   void start_load_kv(const KVConnectorMetadata& metadata, Transport& /*transport*/) override {
-    const auto& told = of_half<ProducerMetadata>(metadata);
+    const auto& told = metadata_of<ProducerMetadata>(metadata);
     for (const std::string& request : told.reqs_in_batch) {
       if (find(request) == nullptr) expected_.emplace_back().request = request;
     }
@@ -148,7 +141,7 @@ class DisaggregatedConsumerWorker final
   // Source: vLLM v0.19.0 v1/nixl_connector.py start_load_kv, _read_blocks_for_req, _read_blocks;
   // heartbeats: v0.23.0 v1/nixl/worker.py _send_heartbeats
   void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override {
-    const auto& told = of_half<ConsumerMetadata>(metadata);
+    const auto& told = metadata_of<ConsumerMetadata>(metadata);
     for (const ConsumerMetadata::Receive& receive : told.reqs_to_recv) {
       for (const std::uint32_t remote_rank : remote_ranks()) {
         if (receive.local_blocks.empty()) {

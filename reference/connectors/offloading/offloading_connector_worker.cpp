@@ -20,11 +20,7 @@ namespace {
 // The worker's half of the offloading connector, one class for each scheduler's half. The rules of
 // each function stand in contract/connectors/offloading/offloading_connector.h.
 
-const OffloadingConnectorMetadata& of_offloading(const KVConnectorMetadata& metadata) {
-  const auto* const offloading = dynamic_cast<const OffloadingConnectorMetadata*>(&metadata);
-  KVFENCE_CHECK(offloading != nullptr, "metadata of another connector");
-  return *offloading;
-}
+constexpr auto& of_offloading = metadata_of<OffloadingConnectorMetadata>;
 
 /// What both forms share: which transfers are under way, and which wait to be submitted.
 class OffloadingConnectorWorkerBase : public KVConnectorWorker {

@@ -16,12 +16,6 @@
 namespace kvfence::reference {
 namespace {
 
-const SimpleCPUOffloadMetadata& of_simple_offload(const KVConnectorMetadata& metadata) {
-  const auto* const simple = dynamic_cast<const SimpleCPUOffloadMetadata*>(&metadata);
-  KVFENCE_CHECK(simple != nullptr, "metadata of another connector");
-  return *simple;
-}
-
 TransferJob transfer_of(JobId event, bool is_store, const std::vector<BlockId>& gpu_blocks,
                         const std::vector<BlockId>& cpu_blocks) {
   TransferJob transfer;
@@ -38,7 +32,7 @@ class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVCo
   // Source: vLLM v0.19.0 v1/simple_kv_offload/worker.py handle_preemptions, _flush_and_sync_all;
   // what the copying thread has not started yet: ours
   void handle_preemptions(const KVConnectorMetadata& metadata) override {
-    if (!of_simple_offload(metadata).need_flush) return;
+    if (!metadata_of<SimpleCPUOffloadMetadata>(metadata).need_flush) return;
     std::vector<JobId> under_way;
     for (const auto& [event, requests] : loads_) {
       under_way.push_back(transfer_number(event, /*is_store=*/false));
@@ -55,7 +49,7 @@ class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVCo
   void get_finished(std::span<const std::string> /*finished_requests*/,
                     KVConnectorWorkerOutput& out) override {
     out = {};
-    const SimpleCPUOffloadMetadata& told = of_simple_offload(bound_metadata());
+    const SimpleCPUOffloadMetadata& told = metadata_of<SimpleCPUOffloadMetadata>(bound_metadata());
     if (told.load_event) {
       copies().transfer_async(transfer_of(*told.load_event, /*is_store=*/false,
                                           told.load_gpu_blocks, told.load_cpu_blocks));
