@@ -2,6 +2,7 @@
 
 /// The layers of a group, and block lists by group.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -14,6 +15,10 @@ namespace kvfence {
 
 /// One list of block ids a group.
 using BlocksByGroup = std::vector<std::vector<BlockId>>;
+
+inline bool has_blocks(const BlocksByGroup& groups) {
+  return std::ranges::any_of(groups, [](const auto& blocks) { return !blocks.empty(); });
+}
 
 /// How the layers of a group attend, which decides what of a request they keep.
 enum class KVCacheSpecKind : std::uint8_t {

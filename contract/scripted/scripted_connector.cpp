@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "contract/core/joined.h"
+#include "contract/core/lists.h"
 #include "contract/scheduler/scheduler.h"
 
 namespace kvfence {
@@ -10,8 +11,7 @@ namespace {
 
 template <class T>
 std::vector<T> each_once(std::vector<T> elements) {
-  std::sort(elements.begin(), elements.end());
-  elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
+  keep_each_once(elements);
   return elements;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 
 namespace kvfence::cuda {
 namespace {
@@ -77,10 +78,6 @@ virtual_device::Options device_options(const worker::Options& options) {
           .device_memory_bytes = std::size_t{1} << 17,
           .registered_memory_has_own_device_address = options.host_address_differs,
           .batch_entries_max = options.batch_entries_max};
-}
-
-bool contains(Numbers numbers, std::uint32_t number) {
-  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
 }
 
 bool share(Numbers a, Numbers b) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "contract/connectors/kv_output_aggregator.h"
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 #include "optimized/base/slots.h"
 #include "optimized/connectors/kv_connector_stats.h"
@@ -71,10 +72,7 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
         stats_of_children_.aggregate(child.connector_class, child.stats);
       }
     }
-    std::sort(out.invalid_block_ids.begin(), out.invalid_block_ids.end());
-    out.invalid_block_ids.erase(
-        std::unique(out.invalid_block_ids.begin(), out.invalid_block_ids.end()),
-        out.invalid_block_ids.end());
+    keep_each_once(out.invalid_block_ids);
     add_up(out.completed_jobs);
     stats_.move_to(out.stats);
     stats_of_children_.move_to(out.stats_of_children);

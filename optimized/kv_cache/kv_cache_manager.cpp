@@ -23,10 +23,7 @@ std::uint32_t num_tokens_of(const KVRequest& request) {
   return static_cast<std::uint32_t>(request.request.all_token_ids().size());
 }
 
-bool is_hit(const ComputedBlocks* hit) {
-  return hit && std::any_of(hit->blocks.begin(), hit->blocks.end(),
-                            [](const std::vector<BlockId>& blocks) { return !blocks.empty(); });
-}
+bool is_hit(const ComputedBlocks* hit) { return hit && has_blocks(hit->blocks); }
 
 void clear_all(BlocksByGroup& blocks, std::size_t num_groups) {
   blocks.resize(num_groups);

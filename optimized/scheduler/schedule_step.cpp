@@ -255,10 +255,7 @@ class StepPlanner {
   }
 
   std::uint32_t add_blocks(const BlocksByGroup& blocks) {
-    const bool is_empty =
-        std::all_of(blocks.begin(), blocks.end(),
-                    [](const std::vector<BlockId>& group) { return group.empty(); });
-    if (is_empty) return SchedulerOutput::kNoLists;
+    if (!has_blocks(blocks)) return SchedulerOutput::kNoLists;
     const auto first_list = static_cast<std::uint32_t>(out_.block_lists.size());
     for (const std::vector<BlockId>& group : blocks) {
       out_.block_lists.append(group);

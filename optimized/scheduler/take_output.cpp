@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/lists.h"
+
 namespace kvfence::optimized {
 namespace {
 
@@ -153,9 +155,7 @@ class OutputTaker {
       if (fails) affected_.push_back(index);
     }
     if (!fails || blocks_to_evict.empty()) return;
-    std::sort(blocks_to_evict.begin(), blocks_to_evict.end());
-    blocks_to_evict.erase(std::unique(blocks_to_evict.begin(), blocks_to_evict.end()),
-                          blocks_to_evict.end());
+    keep_each_once(blocks_to_evict);
     manager_.evict_blocks(blocks_to_evict);
   }
 

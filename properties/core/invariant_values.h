@@ -2,7 +2,6 @@
 
 /// How invariants of several targets report what is wrong: values beside those of observations.
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -56,10 +55,6 @@ inline bool is_key_of(const BlockHash& key, const Request& request, std::uint32_
                       std::size_t index, GroupId group) {
   const BlockHashListView hashes = request.block_hashes(block_size);
   return index < hashes.size() && carries(key, hashes[index], group);
-}
-
-bool contains(const auto& list, const auto& element) {
-  return std::ranges::find(list, element) != std::ranges::end(list);
 }
 
 }  // namespace kvfence::detail

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "properties/core/campaign.h"
 #include "properties/draws/factors.h"
 
@@ -103,8 +104,7 @@ class Surveyor {
                           found.push_back(place_of(factor, text, member));
                         });
       }
-      std::ranges::sort(found);
-      found.erase(std::unique(found.begin(), found.end()), found.end());
+      keep_each_once(found);
       for (auto at = found.begin(); at != found.end(); ++at) {
         Known& value = values_[*at];
         ++value.count;

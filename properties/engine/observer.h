@@ -185,10 +185,7 @@ class SchedulerObserver {
     for (std::size_t k = 0; k < indices_.size(); ++k) {
       observe_request(scheduler, indices_[k], requests[k]);
       scheduler.get_block_ids(indices_[k], table_);
-      if (std::ranges::all_of(table_,
-                              [](const std::vector<BlockId>& group) { return group.empty(); })) {
-        continue;
-      }
+      if (!has_blocks(table_)) continue;
       if (num_tables == tables.size()) tables.emplace_back();
       tables[num_tables].request = names_[indices_[k]];
       tables[num_tables++].blocks.swap(table_);

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "contract/core/lists.h"
 #include "properties/core/invariant_values.h"
 #include "properties/core/left_out.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine {
 namespace {
-
-using kvfence::detail::contains;
 
 const LeftOut kOptimisticWindow(
     LeftOut::By::kRule,

@@ -21,6 +21,7 @@
 
 #include "contract/core/declare.h"
 #include "contract/core/joined.h"
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/pool/request.h"
@@ -109,7 +110,6 @@ constexpr BrokenRuleOf<kCoreInvariants> broken;
 
 using kv_cache::to_value;
 using kvfence::to_value;
-using kvfence::detail::contains;
 using kvfence::detail::element;
 using kvfence::detail::find_table;
 using kvfence::detail::key_value;

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/eviction/eviction_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
@@ -46,7 +47,6 @@ constexpr Goal kGoals[] = {
 };
 
 using Keys = std::vector<std::uint32_t>;
-using detail::contains;
 
 const Entry* find(const std::vector<Entry>& blocks, std::uint32_t key) {
   const auto at = std::find_if(blocks.begin(), blocks.end(),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/core/declare.h"
+#include "contract/core/lists.h"
 #include "contract/eviction/eviction_target.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
@@ -50,8 +51,7 @@ class HeldBlocks {
     for (const Victim& victim : victims) {
       const Entry* block = find(victim.key);
       const bool may_go = block && block->ready && block->readers == 0 &&
-                          block->slot == victim.slot &&
-                          !kvfence::detail::contains(protected_keys, victim.key);
+                          block->slot == victim.slot && !contains(protected_keys, victim.key);
       if (!may_go) {
         return Mismatch{"evicted", kvfence::detail::phrase("idle blocks that may go, each once"),
                         to_value(victims)};

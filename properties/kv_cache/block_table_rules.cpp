@@ -5,11 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "contract/core/lists.h"
 #include "properties/kv_cache/arithmetic.h"
 
 namespace kvfence {
 
-using detail::contains;
 using detail::is_key_of;
 using detail::key_value;
 using detail::phrase;

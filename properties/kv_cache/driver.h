@@ -182,9 +182,7 @@ class KVCacheDriver final
     std::size_t num_tables = 0;
     for (const Entry& entry : world.entries()) {
       component_->get_block_ids(entry.index, table_);
-      bool has_blocks = false;
-      for (const std::vector<BlockId>& group : table_) has_blocks = has_blocks || !group.empty();
-      if (!has_blocks) continue;
+      if (!has_blocks(table_)) continue;
       if (num_tables == tables.size()) tables.emplace_back();
       tables[num_tables].request = entry.name;
       std::swap(tables[num_tables++].blocks, table_);

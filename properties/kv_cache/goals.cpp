@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/kv_cache/kv_cache_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
@@ -75,7 +76,6 @@ constexpr Goal kGoals[] = {
     {"reset_refused", "reset_prefix_cache answered false"},
 };
 
-using detail::contains;
 using detail::find_table;
 using detail::is_key_of;
 

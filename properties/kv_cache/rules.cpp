@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/core/line.h"
+#include "contract/core/lists.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/kv_cache/kv_cache_target.h"
 #include "properties/core/broken_rule.h"
@@ -99,7 +100,6 @@ const LeftOut kOvershootingHit(
     "of full attention, or eagle by group and Mamba",
     "kv_cache/mamba/hit_of_no_token_has_a_block.kvs");
 
-using kvfence::detail::contains;
 using kvfence::detail::find_table;
 using kvfence::detail::is_key_of;
 using kvfence::detail::key_value;

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/offload/offload_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
@@ -45,7 +46,6 @@ constexpr Goal kGoals[] = {
 };
 
 using Keys = std::vector<std::uint32_t>;
-using detail::contains;
 using eviction::Entry;
 using eviction::shows_lists;
 

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/offload/offload_target.h"
 #include "contract/offload/offloading_manager.h"
 #include "properties/core/broken_rule.h"
@@ -65,7 +66,6 @@ constexpr Invariant kInvariants[] = {
 using Keys = std::vector<std::uint32_t>;
 using eviction::Entry;
 using eviction::Victim;
-using kvfence::detail::contains;
 using kvfence::detail::Mismatch;
 using kvfence::detail::phrase;
 

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/pool/block_pool_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
@@ -42,8 +43,6 @@ constexpr Goal kGoals[] = {
     {"stored_event_with_parent", "a BlockStored with a parent"},
     {"append_completes_hash", "appended tokens completed a block's hash"},
 };
-
-using detail::contains;
 
 /// The hash that a lookup asks for; nothing where it has none and should have been refused.
 std::optional<BlockHashView> hash_of(const GetCachedBlock& command, const World& world) {

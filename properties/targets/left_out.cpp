@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "contract/core/lists.h"
 #include "properties/core/left_out.h"
 #include "properties/targets/never_together.h"
 
@@ -144,8 +145,7 @@ const LeftOutRow kRefused[] = {
 std::vector<LeftOutRow> left_out() {
   std::vector<LeftOutRow> rows;
   std::vector<std::string_view> parts = parts_with_rows();
-  std::ranges::sort(parts);
-  parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+  keep_each_once(parts);
   for (const std::string_view part : parts) {
     for (const NeverTogether& pair : never_together(part)) {
       const std::string both = std::string(pair.first) + (pair.second.empty() ? "" : " with ") +

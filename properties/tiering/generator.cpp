@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/tiering/file_fault.h"
 #include "contract/tiering/file_tier.h"
 #include "contract/tiering/tiering_target.h"
@@ -27,8 +28,6 @@
 
 namespace kvfence::tiering {
 namespace {
-
-using detail::contains;
 
 /// How many keys and jobs count as recent.
 constexpr std::size_t kRecentMax = 6;

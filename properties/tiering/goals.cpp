@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/tiering/tiering_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
@@ -69,7 +70,6 @@ constexpr Goal kGoals[] = {
 };
 
 using Keys = std::vector<std::uint32_t>;
-using detail::contains;
 
 bool shows_state(const Observation& observation) {
   return eviction::shows_lists(observation) && observation.jobs.has_value() &&

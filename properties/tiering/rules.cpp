@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/tiering/tiering_target.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
@@ -63,7 +64,6 @@ constexpr Invariant kInvariants[] = {
      "again; while nothing goes wrong in its files each job with what is there succeeds"},
 };
 
-using detail::contains;
 using eviction::Entry;
 
 constexpr BrokenRuleOf<kInvariants> broken;

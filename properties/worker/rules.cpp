@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/worker/worker_target.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
@@ -49,10 +50,6 @@ constexpr Invariant kInvariants[] = {
 constexpr BrokenRuleOf<kInvariants> broken;
 
 using Numbers = std::vector<std::uint32_t>;
-
-bool contains(const Numbers& numbers, std::uint32_t number) {
-  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
-}
 
 bool share(const Numbers& a, const Numbers& b) {
   return std::any_of(a.begin(), a.end(),

@@ -9,9 +9,7 @@ namespace {
 // A hit of no block in any group is no hit: upstream has one shared object for it.
 // Source: vLLM v0.19.0 v1/core/kv_cache_manager.py create_kv_cache_blocks
 bool has_blocks(const ComputedBlocks* hit) {
-  return hit != nullptr &&
-         std::any_of(hit->blocks.begin(), hit->blocks.end(),
-                     [](const std::vector<BlockId>& blocks) { return !blocks.empty(); });
+  return hit != nullptr && kvfence::has_blocks(hit->blocks);
 }
 
 // Source: vLLM v0.19.0 v1/core/kv_cache_manager.py allocate_slots, can_fit_full_sequence

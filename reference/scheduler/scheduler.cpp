@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 
 namespace kvfence::reference {
 namespace {
@@ -100,7 +101,7 @@ void Scheduler::finish_requests(std::span<const RequestIndex> requests, RequestS
   for (const RequestIndex index : requests) {
     SchedulerRequest* const request = find(index);
     if (request == nullptr || is_finished(request->status)) continue;
-    if (std::find(unfinished.begin(), unfinished.end(), request) != unfinished.end()) continue;
+    if (contains(unfinished, request)) continue;
     unfinished.push_back(request);
   }
   for (const SchedulerRequest* const request : unfinished) {

@@ -8,7 +8,6 @@
 /// Three files code it: scheduler_schedule.cpp plans a step, scheduler_update.cpp takes what came
 /// back for one, scheduler.cpp has the rest.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -178,10 +177,6 @@ class Scheduler final : public kvfence::Scheduler, private ConnectorHost, privat
   std::vector<RequestIndex> finished_;             ///< since the last step, in order
   PrefixCacheStats connector_prefix_cache_stats_;
 };
-
-inline bool contains(std::span<const RequestIndex> requests, RequestIndex request) {
-  return std::find(requests.begin(), requests.end(), request) != requests.end();
-}
 
 /// As the manager reads it.
 inline KVRequest kv_request(const SchedulerRequest& request) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "reference/scheduler/scheduler.h"
 
 namespace kvfence::reference {
@@ -17,11 +18,6 @@ bool is_blocked(RequestStatus status) {
 // A threshold of 0 is none.
 std::int64_t at_most_threshold(std::int64_t num_tokens, std::uint32_t threshold) {
   return threshold > 0 ? std::min<std::int64_t>(num_tokens, threshold) : num_tokens;
-}
-
-bool has_blocks(const BlocksByGroup& blocks) {
-  return std::any_of(blocks.begin(), blocks.end(),
-                     [](const std::vector<BlockId>& group) { return !group.empty(); });
 }
 
 // Appends one list per group and returns the place of the first.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "reference/scheduler/scheduler.h"
 
 namespace kvfence::reference {

@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "contract/core/lists.h"
+
 namespace kvfence::reference {
 namespace {
 
@@ -12,10 +14,6 @@ using worker::Content;
 using worker::Direction;
 using worker::Fault;
 using worker::Transfer;
-
-bool contains(Numbers numbers, std::uint32_t number) {
-  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
-}
 
 bool share(Numbers a, Numbers b) {
   return std::any_of(a.begin(), a.end(), [b](std::uint32_t number) { return contains(b, number); });

@@ -2,7 +2,6 @@
 
 /// What an audit reports: rules that no correct engine breaks, and findings of them.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "contract/core/lists.h"
 
 namespace kvfence::audit {
 
@@ -95,9 +96,7 @@ class Findings {
     ++counts_[static_cast<std::size_t>(finding.rule)];
     ++size_;
     if (kept_.size() == kKeptMax) return;
-    std::vector<EventRef>& refs = finding.led_there;
-    std::sort(refs.begin(), refs.end());
-    refs.erase(std::unique(refs.begin(), refs.end()), refs.end());
+    keep_each_once(finding.led_there);
     kept_.push_back(std::move(finding));
   }
 

@@ -125,8 +125,7 @@ class DisaggregatedConsumer final
     const KVTransferParams& params = request.params;
     if (!params.do_remote_prefill || params.remote_request_id.empty()) return false;
     if (is_received(request.index)) return false;
-    return std::any_of(params.remote_block_ids.begin(), params.remote_block_ids.end(),
-                       [](const auto& ids) { return !ids.empty(); });
+    return has_blocks(params.remote_block_ids);
   }
 
   Known& known(RequestIndex request) {

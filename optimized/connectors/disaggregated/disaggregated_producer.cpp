@@ -109,9 +109,7 @@ class DisaggregatedProducer final
  private:
   /// Whether a consumer will read it.
   bool is_sent(const ConnectorRequest& request, const BlocksByGroup& blocks) const {
-    const bool has_blocks =
-        std::any_of(blocks.begin(), blocks.end(), [](const auto& ids) { return !ids.empty(); });
-    if (!has_blocks) return false;
+    if (!has_blocks(blocks)) return false;
     return request.status == RequestStatus::kFinishedLengthCapped ||
            (stopped_requests_are_sent_ && request.status == RequestStatus::kFinishedStopped);
   }

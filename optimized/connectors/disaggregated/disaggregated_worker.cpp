@@ -14,6 +14,7 @@
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/check.h"
 #include "contract/core/cloned.h"
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 #include "optimized/base/open_table.h"
 #include "optimized/base/slots.h"
@@ -218,9 +219,7 @@ class DisaggregatedConsumerWorker final
       end_read(slot, result.success, out);
     }
     // Several reads of one request may have failed.
-    std::vector<BlockId>& invalid = out.invalid_block_ids;
-    std::sort(invalid.begin(), invalid.end());
-    invalid.erase(std::unique(invalid.begin(), invalid.end()), invalid.end());
+    keep_each_once(out.invalid_block_ids);
   }
 
   void add_to(StateHash& hash) const override { hash.add_all(receiving_, slot_of_read_); }

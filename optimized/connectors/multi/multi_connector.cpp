@@ -12,6 +12,7 @@
 #include "contract/connectors/multi/child_engines.h"
 #include "contract/core/check.h"
 #include "contract/core/cloned.h"
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 #include "optimized/base/request_numbers.h"
 #include "optimized/connectors/kv_connector_stats.h"
@@ -354,13 +355,6 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
       extra_async_saves_.erase(request);
     }
     return true;
-  }
-
-  /// A handful of elements: as many as children report at once.
-  template <class T>
-  static void keep_each_once(std::vector<T>& elements) {
-    std::ranges::sort(elements);
-    elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
   }
 
   std::vector<MultiConnectorChildWorker> children_;

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
@@ -84,8 +85,6 @@ constexpr Goal kGoals[] = {
     {"reset_of_connector", "the connector was reset, too"},
     {"running_reset", "a reset preempted running requests"},
 };
-
-using detail::contains;
 
 const StoredFile* find_file(const Observation& observation, const std::string& folder,
                             std::uint32_t layer) {

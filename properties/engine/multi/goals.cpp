@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "contract/connectors/multi/multi_connector.h"
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
@@ -202,7 +203,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         if (!receive.local_blocks.empty()) read_.insert(receive.request);
         const bool is_loaded =
             find_by(consumer.loads.or_empty(), &offloading::Transfer::request, receive.request) ||
-            detail::contains(consumer.load_requests.or_empty(), receive.request);
+            contains(consumer.load_requests.or_empty(), receive.request);
         add("another_loads_the_prompt", receive.local_blocks.empty() && is_loaded);
       }
       for (const offloading::Transfer& store : consumer.stores.or_empty()) {

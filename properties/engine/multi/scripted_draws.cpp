@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "properties/core/invariant_values.h"
 #include "properties/engine/shown_requests.h"
 
@@ -22,8 +23,6 @@ namespace kvfence::engine::multi {
 namespace {
 
 constexpr std::uint32_t kWeights[] = {4, 6};  // ScriptConnector, the end of who loads
-
-using detail::contains;
 
 class ScriptedDraws final : public Draws {
  public:

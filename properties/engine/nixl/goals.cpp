@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
@@ -101,8 +102,6 @@ constexpr Goal kGoals[] = {
      kNeedsState},
     {"never_fits", "a request ended, since it does not fit"},
 };
-
-using detail::contains;
 
 template <class Match>
 std::size_t count_reads(const Observation& observation, Match&& match) {

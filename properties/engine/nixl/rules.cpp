@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/broken_rule.h"
@@ -87,7 +88,6 @@ constexpr Invariant kInvariants[] = {
 using Rule = NamedPlace<kInvariants>;
 constexpr BrokenRuleOf<kInvariants> broken;
 
-using detail::contains;
 using detail::find_table;
 using detail::phrase;
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector_stats.h"
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
@@ -98,8 +99,6 @@ constexpr Goal kGoals[] = {
     {"file_load_failed", "a file was not there, not whole, another one, or could not be read",
      kNeedsState},
 };
-
-using detail::contains;
 
 bool is_under_way(const EngineTransfer& transfer) {
   return transfer.progress == TransferProgress::kSubmitted ||

@@ -23,6 +23,7 @@
 
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/connectors/offloading/offloading_setup.h"
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/pool/request.h"
@@ -86,7 +87,6 @@ constexpr Invariant kInvariants[] = {
 using Rule = NamedPlace<kInvariants>;
 constexpr BrokenRuleOf<kInvariants> broken;
 
-using detail::contains;
 using detail::find_table;
 
 using Copy = PlannedCopy;

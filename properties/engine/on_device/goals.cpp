@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
@@ -168,8 +169,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       });
       if (transfer == in_flight_.end()) continue;
       if (!ended.store) {
-        add("late_rank",
-            is_reported && !detail::contains(*after.finished_recving, transfer->request));
+        add("late_rank", is_reported && !contains(*after.finished_recving, transfer->request));
         if (!ended.succeeded) failed_loads_.insert(transfer->request);
       }
       in_flight_.erase(transfer);

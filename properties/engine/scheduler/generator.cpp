@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "properties/core/invariant_values.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/group_draws.h"
@@ -31,8 +32,6 @@ constexpr std::uint32_t kCrowd = 32;
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums wrap around
 constexpr TokenId kEosToken = 2;
 constexpr TokenId kStopToken = 3;
-
-using detail::contains;
 
 // ---- The scheduler itself ----
 

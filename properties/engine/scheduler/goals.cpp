@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
@@ -115,8 +116,6 @@ constexpr Goal kGoals[] = {
     {"connector_reset", "the connector's cache was reset"},
     {"connector_reset_failed", "the connector's cache could not be reset"},
 };
-
-using detail::contains;
 
 bool loads(const RequestState& request) {
   return request.status == RequestStatus::kWaitingForRemoteKVs;

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/invariant_values.h"
@@ -64,7 +65,6 @@ constexpr Goal kGoals[] = {
     {"reset_of_connector", "the connector was to be reset, which it cannot"},
 };
 
-using detail::contains;
 using detail::find_table;
 
 bool has_cpu_key(const Observation& observation, const std::string& key) {

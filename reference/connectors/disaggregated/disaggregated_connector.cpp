@@ -10,6 +10,7 @@
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 
@@ -17,11 +18,6 @@ namespace kvfence::reference {
 namespace {
 
 // A request is known by its id, since its index may name another one by the time a worker acts.
-
-bool has_blocks(const BlocksByGroup& groups) {
-  return std::any_of(groups.begin(), groups.end(),
-                     [](const auto& blocks) { return !blocks.empty(); });
-}
 
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py
 /// NixlConnectorScheduler, for requests with do_remote_decode.
@@ -55,9 +51,7 @@ class DisaggregatedProducer final
                                 std::uint32_t /*num_external_tokens*/) override {
     if (!request.params.do_remote_decode) return;
     std::vector<std::string>& batch = next_.reqs_in_batch;
-    if (std::find(batch.begin(), batch.end(), request.id) == batch.end()) {
-      batch.emplace_back(request.id);
-    }
+    if (!contains(batch, request.id)) batch.emplace_back(request.id);
   }
 
   // Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorScheduler.build_connector_meta
@@ -72,9 +66,7 @@ class DisaggregatedProducer final
     client_params_.reset();
     if (!request.params.do_remote_decode) return false;
     const std::string id(request.id);
-    const bool has_blocks =
-        std::any_of(blocks.begin(), blocks.end(), [](const auto& group) { return !group.empty(); });
-    if (!is_sent(request) || !has_blocks) {
+    if (!is_sent(request) || !has_blocks(blocks)) {
       next_.reqs_not_processed.push_back(id);
       return false;
     }
@@ -182,9 +174,7 @@ class DisaggregatedConsumer final
       last_heartbeat_ = now_;
       for (const Lease& lease : leases_) {
         std::vector<std::string>& all = metadata->heartbeats;
-        if (std::find(all.begin(), all.end(), lease.remote_request) == all.end()) {
-          all.push_back(lease.remote_request);
-        }
+        if (!contains(all, lease.remote_request)) all.push_back(lease.remote_request);
       }
     }
     return metadata;

@@ -11,6 +11,7 @@
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 
 namespace kvfence::reference {
@@ -175,7 +176,7 @@ class DisaggregatedConsumerWorker final
       if (!result.success) {
         for (const BlockId block : read.local_blocks) {
           std::vector<BlockId>& all = out.invalid_block_ids;
-          if (std::find(all.begin(), all.end(), block) == all.end()) all.push_back(block);
+          if (!contains(all, block)) all.push_back(block);
         }
       }
       const bool is_last =

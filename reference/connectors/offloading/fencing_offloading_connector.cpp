@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 
 namespace kvfence::reference {

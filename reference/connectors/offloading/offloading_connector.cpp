@@ -35,10 +35,6 @@ std::vector<OffloadKeyView> views(std::span<const OffloadKey> keys) {
   return {keys.begin(), keys.end()};
 }
 
-bool contains(std::span<const OffloadKeyView> keys, OffloadKeyView key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
 std::vector<RequestData> request_data(const ConnectorHost& host, const SchedulerOutput& output,
                                       std::size_t num_groups) {
   std::vector<RequestData> all;

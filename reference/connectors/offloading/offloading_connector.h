@@ -27,8 +27,6 @@ std::span<const OffloadKey> key_range(std::span<const OffloadKey> keys, std::siz
 
 std::vector<OffloadKeyView> views(std::span<const OffloadKey> keys);
 
-bool contains(std::span<const OffloadKeyView> keys, OffloadKeyView key);
-
 /// A request that a step schedules, with what the step says of its blocks.
 struct RequestData {
   ConnectorRequest request;

@@ -11,6 +11,7 @@
 
 #include "contract/connectors/offloading/offloading_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 #include "reference/connectors/kv_connector_stats.h"
 
@@ -96,9 +97,7 @@ class OffloadingConnectorWorkerBase : public KVConnectorWorker {
     out.finished_recving.push_back(load.job.request);
     if (load.success) return;
     for (const BlockId block : load.job.spec.gpu_blocks) {
-      const auto listed =
-          std::find(out.invalid_block_ids.begin(), out.invalid_block_ids.end(), block);
-      if (listed == out.invalid_block_ids.end()) out.invalid_block_ids.push_back(block);
+      if (!contains(out.invalid_block_ids, block)) out.invalid_block_ids.push_back(block);
     }
   }
 

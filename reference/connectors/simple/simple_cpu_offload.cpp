@@ -11,9 +11,10 @@
 
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
-#include "reference/connectors/offloading/offloading_connector.h"
 #include "contract/pool/observe_blocks.h"
+#include "reference/connectors/offloading/offloading_connector.h"
 #include "reference/kv_cache/kv_cache_coordinator.h"
 
 namespace kvfence::reference {
@@ -23,10 +24,6 @@ GpuBlockPool& gpu_of(ConnectorHost& host) {
   GpuBlockPool* const gpu = host.gpu_block_pool();
   KVFENCE_CHECK(gpu != nullptr, "this connector needs the GPU's pool");
   return *gpu;
-}
-
-bool contains(const std::vector<BlockId>& blocks, BlockId block) {
-  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
 }
 
 // Source: vLLM v0.23.0 v1/simple_kv_offload/manager.py get_num_new_matched_tokens
