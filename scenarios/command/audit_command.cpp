@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "contract/connectors/prometheus_text.h"
+#include "contract/core/joined.h"
 #include "properties/report/number_text.h"
 #include "properties/report/report.h"
 #include "scenarios/audit/auditor.h"
@@ -408,7 +409,7 @@ int audit_command(const AuditCommandOptions& command_line) {
   const double seconds = since(start);
 
   const std::vector<Shown> shown = write_evidence(options, auditor);
-  const std::string source = options.file.empty() ? options.endpoints.front() : options.file;
+  const std::string source = options.file.empty() ? joined(options.endpoints) : options.file;
   if (cut) {
     std::fprintf(stderr, "kvfence: %s: the recording is cut: %s\n", source.c_str(), cut->c_str());
   }

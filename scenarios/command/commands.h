@@ -67,7 +67,6 @@ inline constexpr const char* kReplayEngine = "engine";
 struct ReplayCommandOptions {
   std::string target = kReplayBlockPool;
   std::string file;
-  std::string format = "mooncake";
   TrafficReplayOptions pool;  ///< of that target; what others have as well stands here
   std::string only;           ///< "reference" or "optimized" alone; empty for the target's default
   std::string csv_file;

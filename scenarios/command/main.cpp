@@ -157,14 +157,13 @@ bool parse_overrides(const std::vector<std::string>& texts, std::vector<Field>& 
   return true;
 }
 
-/// The options of `replay`. Returns what is wrong with a combination of options; empty for nothing.
+/// The options of `replay`.
 class ReplayCommandLine {
  public:
   ReplayCommandLine(CLI::App* command, ReplayCommandOptions& options)
       : command_(command), options_(options) {
     const Options all(command);
-    all.value("FILE", options.file, "a request trace")->required();
-    all.one_of("--format", options.format, "format of the trace", {"mooncake"});
+    all.value("FILE", options.file, "a request trace in the Mooncake format")->required();
     all.one_of("--target", options.target, "component that the traffic runs through",
                {kBlockPool, kScheduler, kOffload, kEngine});
     gpu_blocks_ = all.value("--gpu-blocks", options.pool.gpu_blocks,
@@ -232,7 +231,13 @@ class ReplayCommandLine {
       }
       engine.cpu_blocks = offload.cpu_blocks.front();
     }
-    if (!options_.subject.planted_bug.empty()) options_.lockstep = !options_.is_published();
+    if (!options_.subject.planted_bug.empty()) {
+      if (options_.only == "reference") {
+        bad_input("--planted-bug: not with --only reference");
+        return false;
+      }
+      if (options_.only.empty()) options_.lockstep = !options_.is_published();
+    }
     return finish_publish_options();
   }
 
@@ -670,10 +675,12 @@ class CommandLine {
           return (*target)->serve(serve_bug_, serves_reference_);
         });
     options.value("--target", serve_target_, "target to serve")->required();
-    options.value("--planted-bug", serve_bug_,
-                  "serve the optimized implementation with this planted bug", "NAME");
-    options.flag("--reference", serves_reference_,
-                 "serve the reference instead of the optimized implementation");
+    auto* bug = options.value("--planted-bug", serve_bug_,
+                              "serve the optimized implementation with this planted bug", "NAME");
+    options
+        .flag("--reference", serves_reference_,
+              "serve the reference instead of the optimized implementation")
+        ->excludes(bug);
   }
 
   void add_generate() {

@@ -72,8 +72,10 @@ Parsed<Sides> make_sides_of_tier(const ReplayCommandOptions& options) {
   using Optimized = UnlistedOffloadingManager<optimized::OffloadingManager>;
   if (options.only == "reference")
     return Sides{make_offload_driver<Reference>(options.only), nullptr};
-  if (!options.lockstep) return Sides{make_offload_driver<Optimized>("optimized"), nullptr};
-  return make_both_sides(offload_sides(), options);
+  if (!options.lockstep && options.subject.planted_bug.empty()) {
+    return Sides{make_offload_driver<Optimized>("optimized"), nullptr};
+  }
+  return make_sides(offload_sides(), options, options.lockstep);
 }
 
 Report make_report(const TargetSides& target, const ReplayCommandOptions& options,

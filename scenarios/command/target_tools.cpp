@@ -13,6 +13,7 @@
 #include "properties/core/observation_digest.h"
 #include "scenarios/command/contained_check.h"
 #include "scenarios/command/exit_code.h"
+#include "scenarios/command/output.h"
 #include "scenarios/command/shell_word.h"
 #include "scenarios/protocol/outside_implementation.h"
 #include "scenarios/protocol/serve.h"
@@ -29,6 +30,11 @@ constexpr std::uint64_t kGoalsFromCommands = 500'000;
 
 Outcome bad_input_outcome(std::string message) {
   return {exit_code::kBadInput, {}, std::move(message), {}};
+}
+
+std::string no_such_bug(const TargetSides& sides, const std::string& name) {
+  return "--planted-bug: found '" + name + "', expected one of " +
+         joined(sides.planted_bugs, ", ", &PlantedBugInfo::name);
 }
 
 Outcome cannot_run(std::string message) {
@@ -111,9 +117,7 @@ class TargetTools::Pair {
     if (!subject.planted_bug.empty()) {
       actual = sides_.make_planted(subject.planted_bug);
       if (actual) return std::nullopt;
-      return bad_input_outcome("--planted-bug: found '" + subject.planted_bug +
-                               "', expected one of " +
-                               joined(sides_.planted_bugs, ", ", &PlantedBugInfo::name));
+      return bad_input_outcome(no_such_bug(sides_, subject.planted_bug));
     }
     if (!subject.connector_library.empty()) return open_library(subject.connector_library);
     actual = sides_.make_optimized();
@@ -463,7 +467,7 @@ int TargetTools::serve(const std::string& planted_bug, bool use_reference) const
   auto implementation = !planted_bug.empty() ? sides_.make_planted(planted_bug)
                         : use_reference      ? sides_.make_reference()
                                              : sides_.make_optimized();
-  if (!implementation) return exit_code::kBadInput;
+  if (!implementation) return bad_input(no_such_bug(sides_, planted_bug));
   return kvfence::serve(sides_.target(), *implementation);
 }
 
@@ -524,15 +528,8 @@ Parsed<const TargetTools*> tools_of(std::string_view name, std::string_view file
   for (const TargetTools& tools : all_tools()) {
     if (tools.name() == name) return &tools;
   }
-  const std::string found = "target '" + std::string(name) + "'";
-  const auto assembly = assembly_of_old_target(name);
-  if (!assembly) {
-    return InputError{std::string(file), position, found,
-                      "one of " + joined(all_tools(), ", ", &TargetTools::name)};
-  }
-  return InputError{std::string(file), position, found + ", an old name",
-                    std::string(EngineTarget::kName) + " (config " + kAssembly + "=" +
-                        std::string(*assembly) + ")"};
+  return InputError{std::string(file), position, "target '" + std::string(name) + "'",
+                    "one of " + joined(all_tools(), ", ", &TargetTools::name)};
 }
 
 }  // namespace kvfence

@@ -138,9 +138,7 @@ class TargetTools {
 const std::vector<TargetTools>& all_tools();
 
 /// Those of the target of that name. `file` and position say where the name stands.
-/// Errors: no such target; of the name that a target had before engine took it in, with what
-/// replaces it: "found target 'connector', an old name, expected engine (config
-/// assembly=offloading)".
+/// Errors: no such target.
 Parsed<const TargetTools*> tools_of(std::string_view name, std::string_view file,
                                     Position position = {});
 

@@ -27,10 +27,6 @@ BUG = "hash_kept_on_reuse"
 TARGETS = ("block_pool", "kv_cache", "eviction", "offload", "tiering", "worker", "engine")
 ASSEMBLIES = ("scheduler", "offloading", "offloading_on_device", "on_device", "simple", "synchronous", "prefill_decode",
               "multi")
-# Targets that there were before, and the assembly of target engine that replaces each.
-OLD_NAMES = {"scheduler": "scheduler", "connector": "offloading", "simple_offload": "simple",
-             "synchronous_connector": "synchronous", "disaggregated": "prefill_decode",
-             "multi_connector": "multi"}
 
 AGREE, DISAGREEMENT, BAD_INPUT, CANNOT_RUN = 0, 1, 2, 77
 
@@ -132,13 +128,11 @@ class Check(Command):
         self.assertIn("assembly=offloading", scenario.read_text())
         self.expect(DISAGREEMENT, "run", scenario.name, "--planted-bug", "directions_swapped", "--no-shrink")
 
-    def test_an_old_name_leads_to_its_assembly(self):
-        for name, assembly in OLD_NAMES.items():
-            words = f"--target: found target '{name}', an old name, expected engine (config assembly={assembly})"
-            for arguments in (("check",), ("check", "--planted-bugs"), ("record", "--out", "traces"),
-                              ("list", "goals"), ("serve",)):
-                done = self.expect(BAD_INPUT, *arguments, "--target", name)
-                self.assertIn(words, done.stderr, arguments)
+    def test_an_unknown_target_is_named(self):
+        for arguments in (("check",), ("check", "--planted-bugs"), ("record", "--out", "traces"), ("list", "goals"),
+                          ("serve",)):
+            done = self.expect(BAD_INPUT, *arguments, "--target", "nope")
+            self.assertIn("--target: found target 'nope', expected one of block_pool", done.stderr, arguments)
 
     def test_a_bug_that_is_not_looked_for_long_enough_fails_the_table(self):
         self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bugs", "--seeds", "1", "--commands", "2")
@@ -236,6 +230,9 @@ class Outside(Command):
     def test_serve_is_an_implementation(self):
         self.check(AGREE, f"{KVFENCE} serve --target block_pool")
         self.check(DISAGREEMENT, f"{KVFENCE} serve --target block_pool --planted-bug free_reverses_list")
+        serve = ("serve", "--target", "block_pool", "--planted-bug")
+        self.assertIn("--planted-bug: found 'nope', expected one of", self.expect(BAD_INPUT, *serve, "nope").stderr)
+        self.assertIn("excludes", self.expect(BAD_INPUT, *serve, "free_reverses_list", "--reference").stderr)
 
     def test_a_child_that_is_none(self):
         for command, words in (("exit 3", "exited with status 3"), ("echo hi; cat", "babbled: found 'hi'")):
@@ -319,8 +316,6 @@ class Run(Command):
     def test_bad_input_names_the_place(self):
         for lines, words in (
             (("target nope",), "a.kvs:1:1: found target 'nope', expected one of block_pool, kv_cache"),
-            (("# An old one.", "target connector"),
-             "a.kvs:2:1: found target 'connector', an old name, expected engine (config assembly=offloading)"),
             (("target block_pool", "touch blocks=[1,2]"), "a.kvs:2:16: found `,`"),
             (("target block_pool", "touch blocks=7"), "a.kvs:2:7: found blocks=7, expected a list of integers"),
             (("target block_pool", "touch"), "a.kvs:2:1: found touch without blocks"),
@@ -584,7 +579,6 @@ class Replay(Command):
         name = self.write("a.jsonl", '{"timestamp": 1}')
         self.assertIn("a.jsonl:1:1: found an object without input_length",
                       self.expect(BAD_INPUT, "replay", name).stderr)
-        self.expect(BAD_INPUT, "replay", str(EXCERPT), "--format", "other")
         self.expect(BAD_INPUT, "replay", str(EXCERPT), "--gpu-blocks", "0")
 
 
@@ -668,6 +662,13 @@ class ReplayThroughTheScheduler(Command):
             self.assertNotEqual(self.figures(*arguments), plain, arguments)
         for arguments in (("--hash-algorithm", "sha256_cbor"), ("--interval-ms", "1"), ("--priorities", "9")):
             self.assertEqual(self.figures(*arguments), plain, arguments)
+
+    def test_a_planted_bug_alone_meets_nobody_who_disagrees(self):
+        for target, bug in (("block_pool", "free_reverses_list"), ("scheduler", "free_reverses_list"),
+                            ("offload", "freed_slots_oldest_first")):
+            done = self.expect(AGREE, "replay", str(EXCERPT), "--requests", "9", "--target", target, "--only", "optimized",
+                               "--planted-bug", bug)
+            self.assertIn(f"optimized with {bug}", done.stdout)
 
     def test_a_planted_bug_is_found_again_by_its_last_line(self):
         # One of the pool, one of the KV-cache manager, one of the scheduler.
@@ -768,6 +769,7 @@ class ReplayThroughTheEngine(Command):
     def test_bad_input(self):
         for arguments, words in (
             (("--svg", "a.svg"), "--svg: not with --target engine"),
+            (("--only", "reference", "--planted-bug", "errors_ignored"), "--planted-bug: not with --only reference"),
             (("--policies", "lru"), "--policies: not with --target engine"),
             (("--gpu-blocks", "5000"), "expected at most 4096"),
             (("--block-size", "64"), "expected at most 32"),
@@ -939,6 +941,8 @@ class Audit(Command):
         self.assertIn("--replay-endpoint: found 'nowhere'", done.stderr)
         silent = self.expect(AGREE, *live)
         self.assertIn("tcp://127.0.0.1:1: no message came\n", silent.stdout)
+        both = self.json_of(AGREE, *live, "--endpoint", "tcp://127.0.0.1:2")
+        self.assertEqual(both["source"], "tcp://127.0.0.1:1, tcp://127.0.0.1:2")
 
     def test_live_with_figures(self):
         with subprocess.Popen([KVFENCE, "audit", "--endpoint", "tcp://127.0.0.1:1", "--metrics-port", "0"],

@@ -49,20 +49,4 @@ const CheckedPart* find_part(std::string_view name) {
   return nullptr;
 }
 
-std::optional<std::string_view> assembly_of_old_target(std::string_view name) {
-  using engine::Assembly;
-  constexpr std::pair<std::string_view, Assembly> kReplaced[] = {
-      {"scheduler", Assembly::kScheduler},
-      {"connector", Assembly::kOffloading},
-      {"simple_offload", Assembly::kSimple},
-      {"synchronous_connector", Assembly::kSynchronous},
-      {"disaggregated", Assembly::kPrefillDecode},
-      {"multi_connector", Assembly::kMulti},
-  };
-  for (const auto& [old_name, assembly] : kReplaced) {
-    if (old_name == name) return to_text(assembly);
-  }
-  return std::nullopt;
-}
-
 }  // namespace kvfence

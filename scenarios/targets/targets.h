@@ -61,9 +61,6 @@ const std::vector<CheckedPart>& all_parts();
 /// The part of that name, or null.
 const CheckedPart* find_part(std::string_view name);
 
-/// The assembly of target engine that replaced a target of that name.
-std::optional<std::string_view> assembly_of_old_target(std::string_view name);
-
 /// The optimized engine with the connectors of a shared library
 /// (contract/connectors/kv_connector_registry.h) in the place of kvfence's of these kinds. Its
 /// reset() fails as kUnsupported where they do not fit the configuration.
