@@ -5,8 +5,7 @@
 /// and `optimized/` each code them.
 ///
 /// Source of all of them, unless a line says otherwise: vLLM v0.19.0 v1/core/kv_cache_manager.py,
-/// kv_cache_coordinator.py, single_type_kv_cache_manager.py; semantics digest by name of the
-/// functions there.
+/// kv_cache_coordinator.py, single_type_kv_cache_manager.py, functions of the same names.
 ///
 /// Common to all operations:
 ///   - A refused operation changes nothing, its outputs included. Codes are looked for in the order

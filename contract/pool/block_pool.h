@@ -51,8 +51,8 @@ struct BlockPoolConfig {
   friend bool operator==(const BlockPoolConfig&, const BlockPoolConfig&) = default;
 };
 
-/// The three numbers that people should read instead of `free` (seed 004, section 8): empty +
-/// cached + referenced = num_gpu_blocks, and empty + cached = get_num_free_blocks().
+/// The three numbers that people should read instead of `free`: empty + cached + referenced =
+/// num_gpu_blocks, and empty + cached = get_num_free_blocks().
 struct BlockCounts {
   std::uint32_t empty = 0;       ///< in the free queue, no hash
   std::uint32_t cached = 0;      ///< in the free queue, still findable: evictable content

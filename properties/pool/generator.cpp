@@ -113,8 +113,6 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
     }
   }
 
-  /// What a command in the making has drawn so far, and what it may draw from.
-
   /// Fills the declared arguments of one command, in order; later ones may lean on earlier ones.
   class Draft {
    public:

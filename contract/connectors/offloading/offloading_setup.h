@@ -59,9 +59,8 @@ std::optional<OffloadKey> key_of_prompt_block(const OffloadingSpec& spec, const 
                                               GroupId group, std::uint32_t block);
 
 /// What the connector of a record is built from, or what is wrong with it: what was found, and what
-/// is expected. Besides what check_spec says: failures need one group, since upstream takes invalid
-/// blocks of one group only; a windowed group loads at most its window, wherever the others end
-/// hits (as upstream asserts).
+/// is expected. Besides what check_spec says: a windowed group loads at most its window, wherever
+/// the others end hits (as upstream asserts).
 Parsed<ConnectorSetup> make_connector_setup(const engine::offloading::Record& record,
                                             const SchedulerConfig& scheduler,
                                             std::uint32_t num_ranks);
