@@ -14,10 +14,8 @@ namespace {
 /// Turns what is wrong into an error at the configuration's line.
 class Preparation {
  public:
-  Preparation(Config config, std::string_view file, Position position)
-      : config_(std::move(config)), file_(file), position_(position) {
-    EngineTarget::complete(config_);
-  }
+  Preparation(const Config& config, std::string_view file, Position position)
+      : config_(config), file_(file), position_(position) {}
 
   Parsed<EngineSetup> prepare() {
     if (auto wrong = name_assembly()) return std::move(*wrong);
@@ -358,7 +356,7 @@ class Preparation {
     return std::max(1U, num_pages);
   }
 
-  Config config_;
+  const Config& config_;
   std::string_view file_;
   Position position_;
   EngineSetup setup_;

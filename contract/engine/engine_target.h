@@ -323,6 +323,7 @@ struct EngineTarget {
   using Setup = EngineSetup;
 
   /// Where only the assembly is named: its connectors, and device and engines that nobody named.
+  /// Before prepare.
   static void complete(Config& config);
   static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);
   static World make_world(const Config& config, const Setup& setup);

@@ -40,7 +40,8 @@ engine::offloading::Record& offloading_of(Config& config) {
   return config.edit_connector<engine::offloading::Record>();
 }
 
-std::string error_of(const Config& config) {
+std::string error_of(Config config) {
+  EngineTarget::complete(config);
   const auto setup = EngineTarget::prepare(config, {}, {});
   return setup ? "" : setup.error().to_text();
 }
@@ -396,13 +397,10 @@ TEST(EngineAssembly, AloneCompletesTheConfiguration) {
     bare.device = Config().device;
     bare.engines = Config().engines;
 
-    const auto setup = EngineTarget::prepare(bare, {}, {});
-    ASSERT_TRUE(setup) << info.name << ": " << setup.error().to_text();
-    EXPECT_EQ(setup->assembly, info.assembly) << info.name;
-
+    const kvfence::Setup setup = prepared(EngineTarget::description(), kvfence::Config(bare));
+    EXPECT_EQ(setup.as<EngineSetup>().assembly, info.assembly) << info.name;
     // Whoever looks at the configuration later finds all of it.
-    const kvfence::Setup kept = prepared(EngineTarget::description(), kvfence::Config(bare));
-    EXPECT_EQ(kept.config().as<Config>(), named) << info.name;
+    EXPECT_EQ(setup.config().as<Config>(), named) << info.name;
   }
 }
 
@@ -415,11 +413,11 @@ TEST(EngineAssembly, LeavesADeviceAndEnginesThatAreNamed) {
   };
   Config on_symbols = named("offloading_on_device");
   on_symbols.device = "symbols";
+  EngineTarget::complete(on_symbols);
   const auto setup = EngineTarget::prepare(on_symbols, {}, {});
   ASSERT_TRUE(setup) << setup.error().to_text();
   EXPECT_EQ(setup->assembly, Assembly::kOffloadingOnDevice);
   EXPECT_FALSE(setup->is_virtual);
-  EngineTarget::complete(on_symbols);
   EXPECT_EQ(on_symbols.device, "symbols");
 
   Config contradiction = named("offloading");
