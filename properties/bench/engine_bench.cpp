@@ -80,7 +80,7 @@ Episodes draw_episodes() {
     Observation seen;
     seen.numbers.emplace(*target.numbers);
     for (std::uint32_t count = 0; count < kEpisodeCommands; ++count) {
-      episode.commands.push_back(generator->next(choices, seen, *world));
+      episode.commands.push_back(generator->next_command(choices, seen, *world));
       give(*reference, episode.commands.back(), *world, Observe::kState, seen);
       episodes.num_steps += is_step(episode.commands.back(), seen);
     }

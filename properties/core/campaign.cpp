@@ -144,7 +144,7 @@ std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Ch
     }
     std::optional<Command> command;
     if (is_in_tail) {
-      command = generator->next_of_tail(lockstep.last_expected(), lockstep.world());
+      command = generator->next_command_of_tail(lockstep.last_expected(), lockstep.world());
       is_in_tail = command.has_value();
       if (!is_in_tail) {
         if (num_tails) ++*num_tails;
@@ -154,7 +154,7 @@ std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Ch
     if (!command) {
       if (choices.exhausted()) break;
       if (before_draw) before_draw();
-      command = generator->next(choices, lockstep.last_expected(), lockstep.world());
+      command = generator->next_command(choices, lockstep.last_expected(), lockstep.world());
     }
     scenario.steps.push_back({*std::move(command)});
     if (index == undone) return std::nullopt;

@@ -4,7 +4,7 @@
 
 namespace kvfence {
 
-std::optional<Divergence> SomeRules::judged(std::optional<Divergence> found) const {
+std::optional<Divergence> RuleChecker::judged(std::optional<Divergence> found) const {
   if (found && std::ranges::find(left_out_, found->oracle) != left_out_.end()) found.reset();
   return found;
 }

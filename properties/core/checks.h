@@ -26,34 +26,33 @@ namespace kvfence {
 class Generator {
  public:
   virtual ~Generator() = default;
-  /// The next command, given what an implementation showed after the last one.
-  virtual Command next(Choices& choices, const Observation& now, const World& world) = 0;
+  /// The next command, given what an implementation showed after the last one and what the world
+  /// has taken in. The caller runs every command that is drawn.
+  virtual Command next_command(Choices& choices, const Observation& now, const World& world) = 0;
   /// The next command of a tail, in which nobody asks for anything new: what is under way gets on,
   /// and is let go of when it is over. Nothing: there is nothing left.
-  virtual std::optional<Command> next_of_tail(const Observation& now, const World& world) = 0;
-};
-
-/// Rules of which some may not judge.
-class SomeRules {
- public:
-  void leave_out(std::vector<std::string> rules) { left_out_ = std::move(rules); }
-  /// Nothing where the rule that is broken does not judge. A `check` asks where others follow.
-  std::optional<Divergence> judged(std::optional<Divergence> found) const;
-
- private:
-  std::vector<std::string> left_out_;
+  virtual std::optional<Command> next_command_of_tail(const Observation& now,
+                                                      const World& world) = 0;
 };
 
 /// What must hold after each command of one run, whatever the other side answers.
 class RuleChecker {
  public:
   virtual ~RuleChecker() = default;
-  /// before: what was shown after the command before; null for the first command of a run.
-  virtual std::optional<Divergence> check(const Command& command, const Observation* before,
-                                          const Observation& observation, const World& world,
-                                          std::size_t step) = 0;
+  /// Holds one observation against every rule: the first that is broken, whose step the caller
+  /// knows, or nothing. Called after every command of a run, with what was shown before it, null
+  /// for the first one, and a world that has taken it in; nothing follows a divergence.
+  virtual std::optional<Divergence> verdict(const Command& command, const Observation* before,
+                                            const Observation& observation, const World& world) = 0;
   /// From now on these rules do not judge.
-  virtual void leave_out(std::vector<std::string> rules) = 0;
+  void leave_out(std::vector<std::string> rules) { left_out_ = std::move(rules); }
+
+ protected:
+  /// Nothing where the rule that is broken does not judge. A `check` asks where others follow.
+  std::optional<Divergence> judged(std::optional<Divergence> found) const;
+
+ private:
+  std::vector<std::string> left_out_;
 };
 
 /// A rule of a target, and what it needs to see (divergence.h).

@@ -163,4 +163,16 @@ class ValueDriver : public DriverOf<T> {
   Make make_;
 };
 
+/// A driver of components that make(setup) makes.
+template <template <class> class Driver, class Make>
+std::unique_ptr<Implementation> make_driver(std::string name, Make make) {
+  return std::make_unique<Driver<Make>>(std::move(name), std::move(make));
+}
+
+/// A driver of components that are made from their setup alone.
+template <template <class> class Driver, class Component>
+std::unique_ptr<Implementation> make_driver(std::string name) {
+  return make_driver<Driver>(std::move(name), [](const auto& setup) { return Component(setup); });
+}
+
 }  // namespace kvfence

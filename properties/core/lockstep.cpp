@@ -116,8 +116,10 @@ std::optional<Divergence> Lockstep::step(const Command& command,
   }
   if (!rules_) return std::nullopt;
   const Observation* const shown_before = is_only_actual ? &actual_before : &before;
-  return rules_->check(command, step > 0 ? shown_before : nullptr,
-                       answers_at_once ? last_actual() : expected, *world_, step);
+  auto broken = rules_->verdict(command, step > 0 ? shown_before : nullptr,
+                                answers_at_once ? last_actual() : expected, *world_);
+  if (broken) broken->step = step;
+  return broken;
 }
 
 std::optional<Divergence> Lockstep::stop_if_told(std::size_t step) const {

@@ -144,7 +144,7 @@ Wanderer wander(const Side& side, Choices& choices, HasMore has_more) {
   const std::unique_ptr<Generator> generator =
       side.checks().make_generator(wanderer.setup, choices);
   while (has_more(wanderer)) {
-    wanderer.history.push_back(generator->next(choices, session.now(), session.world()));
+    wanderer.history.push_back(generator->next_command(choices, session.now(), session.world()));
     wanderer.shown.push_back(session.run(wanderer.history.back()));
   }
   return wanderer;

@@ -66,26 +66,23 @@ class WatchedRun {
                                     const World& world) const {
     const auto rules = make_rules_();
     const Observation* before = nullptr;
-    for (std::size_t at = 0; at < steps_.size(); ++at) {
-      const Step& step = steps_[at];
-      rules->check(step.command, before, step.shown, step.world, at);
+    for (const Step& step : steps_) {
+      rules->check(step.command, before, step.shown, step.world);
       before = &step.shown;
     }
-    return rules->check(command, before, shown, world, steps_.size());
+    return rules->check(command, before, shown, world);
   }
 
   /// Goes on with an answer that is right.
   void pass(const Command& command, const Observation& shown, const World& world) {
     const auto found = verdict(command, shown, world);
     if (found) {
-      ADD_FAILURE() << "step " << found->step << ": " << found->oracle << ": " << found->message
+      ADD_FAILURE() << "step " << steps_.size() << ": " << found->oracle << ": " << found->message
                     << "\n  " << found->field << ": expected " << found->expected << ", actual "
                     << found->actual;
     }
     steps_.push_back({command, shown, world});
   }
-
-  std::size_t num_steps() const { return steps_.size(); }
 
  private:
   struct Step {

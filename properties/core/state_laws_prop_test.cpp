@@ -323,7 +323,7 @@ class SharedPool {
 
 template <class Pool>
 Subject broken_pool() {
-  return {[] { return make_block_pool_driver<Pool>("broken"); },
+  return {[] { return make_driver<BlockPoolDriver, Pool>("broken"); },
           reference_side(block_pool_sides())};
 }
 
@@ -385,7 +385,7 @@ struct SilentPool : LeakyPool {
 template <class Pool>
 CampaignResult run_against(const Oracles& oracles = {}) {
   const auto reference = block_pool_sides().make_reference();
-  const auto pool = make_block_pool_driver<Pool>("other");
+  const auto pool = make_driver<BlockPoolDriver, Pool>("other");
   CampaignOptions options;
   options.commands_max = 20'000;
   options.lockstep.oracles = oracles;

@@ -113,7 +113,7 @@ TEST_P(TargetLaws, EpisodesAreDecidedByTheirSeed) {
           GetParam().checks().make_generator(setup, choices);
       std::pair<std::vector<Command>, std::vector<Observation>> episode;
       for (int count = 0; count < 50; ++count) {
-        episode.first.push_back(generator->next(choices, session.now(), session.world()));
+        episode.first.push_back(generator->next_command(choices, session.now(), session.world()));
         episode.second.push_back(session.run(episode.first.back()));
       }
       return episode;

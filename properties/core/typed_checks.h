@@ -3,7 +3,6 @@
 /// The Checks of a target from typed code: the seam between what is compiled once and what knows
 /// the structs of one target.
 
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,77 +18,51 @@
 
 namespace kvfence {
 
-/// Draws the commands of one episode of target T.
+/// A generator of target T.
 template <class T>
-class GeneratorFor {
+class GeneratorFor : public Generator {
  public:
-  virtual ~GeneratorFor() = default;
-  /// The next command, given what an implementation showed after the last one and what the world
-  /// has taken in. The caller runs every command that is drawn.
   virtual typename T::Command next(Choices& choices, const typename T::Observation& now,
                                    const typename T::World& world) = 0;
-  /// The next command of a tail; nothing: there is nothing left (Generator::next_of_tail).
   virtual std::optional<typename T::Command> next_of_tail(const typename T::Observation& now,
                                                           const typename T::World& world) = 0;
+
+  Command next_command(Choices& choices, const Observation& now, const World& world) final {
+    return erased(
+        next(choices, detail::typed_observation<T>(now), typed_world<typename T::World>(world)));
+  }
+  std::optional<Command> next_command_of_tail(const Observation& now, const World& world) final {
+    auto typed =
+        next_of_tail(detail::typed_observation<T>(now), typed_world<typename T::World>(world));
+    if (!typed) return std::nullopt;
+    return erased(*std::move(typed));
+  }
+
+ private:
+  static Command erased(typename T::Command typed) {
+    Command command;
+    command.reuse<typename T::Command>() = std::move(typed);
+    return command;
+  }
 };
 
-/// Watches one implementation of target T.
+/// Rules of target T.
 template <class T>
-class RulesFor : public SomeRules {
+class RulesFor : public RuleChecker {
  public:
-  virtual ~RulesFor() = default;
-  /// Holds one observation against every rule; the first that is broken, or nothing. Called after
-  /// every command of a run, with what was shown before it, null for the first one, and a world
-  /// that has taken it in; nothing follows a divergence.
   virtual std::optional<Divergence> check(const typename T::Command& command,
                                           const typename T::Observation* before,
                                           const typename T::Observation& observation,
-                                          const typename T::World& world, std::size_t step) = 0;
-};
+                                          const typename T::World& world) = 0;
 
-namespace detail {
-
-template <class T>
-class ErasedGenerator final : public Generator {
- public:
-  explicit ErasedGenerator(std::unique_ptr<GeneratorFor<T>> typed) : typed_(std::move(typed)) {}
-  Command next(Choices& choices, const Observation& now, const World& world) override {
-    Command command;
-    command.reuse<typename T::Command>() =
-        typed_->next(choices, typed_observation<T>(now), typed_world<typename T::World>(world));
-    return command;
+  std::optional<Divergence> verdict(const Command& command, const Observation* before,
+                                    const Observation& observation, const World& world) final {
+    return judged(check(command.as<typename T::Command>(),
+                        before ? &detail::typed_observation<T>(*before) : nullptr,
+                        detail::typed_observation<T>(observation),
+                        typed_world<typename T::World>(world)));
   }
-  std::optional<Command> next_of_tail(const Observation& now, const World& world) override {
-    auto typed =
-        typed_->next_of_tail(typed_observation<T>(now), typed_world<typename T::World>(world));
-    if (!typed) return std::nullopt;
-    Command command;
-    command.reuse<typename T::Command>() = *std::move(typed);
-    return command;
-  }
-
- private:
-  std::unique_ptr<GeneratorFor<T>> typed_;
 };
-
-template <class T>
-class ErasedRules final : public RuleChecker {
- public:
-  explicit ErasedRules(std::unique_ptr<RulesFor<T>> typed) : typed_(std::move(typed)) {}
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world,
-                                  std::size_t step) override {
-    return typed_->judged(typed_->check(
-        command.as<typename T::Command>(), before ? &typed_observation<T>(*before) : nullptr,
-        typed_observation<T>(observation), typed_world<typename T::World>(world), step));
-  }
-  void leave_out(std::vector<std::string> rules) override { typed_->leave_out(std::move(rules)); }
-
- private:
-  std::unique_ptr<RulesFor<T>> typed_;
-};
-
-}  // namespace detail
 
 /// T: the declarations of the target (contract/core/target.h).
 /// make_rules: of the typed setup, or of the configuration and that.
@@ -103,8 +76,7 @@ Checks checks_of(std::span<const Invariant> rules, GoalSuite goals,
       never_together);
   checks.never_together = std::move(never_together);
   checks.make_generator = [](const Setup& setup, Choices& choices) -> std::unique_ptr<Generator> {
-    return std::make_unique<detail::ErasedGenerator<T>>(
-        make_generator(setup.config().as<typename T::Config>(), choices));
+    return make_generator(setup.config().as<typename T::Config>(), choices);
   };
   for (const Invariant& rule : rules) {
     checks.rules.push_back({std::string(rule.name), std::string(rule.rule), rule.needs});
@@ -112,10 +84,9 @@ Checks checks_of(std::span<const Invariant> rules, GoalSuite goals,
   checks.make_rules = [](const Setup& setup) -> std::unique_ptr<RuleChecker> {
     const auto& typed = setup.as<typename T::Setup>();
     if constexpr (std::is_invocable_v<decltype(make_rules), decltype(typed)>) {
-      return std::make_unique<detail::ErasedRules<T>>(make_rules(typed));
+      return make_rules(typed);
     } else {
-      return std::make_unique<detail::ErasedRules<T>>(
-          make_rules(setup.config().as<typename T::Config>(), typed));
+      return make_rules(setup.config().as<typename T::Config>(), typed);
     }
   };
   checks.goals = std::move(goals.goals);

@@ -108,9 +108,9 @@ class RulesOfEngine final : public engine::Rules {
   }
   std::optional<Divergence> check(const engine::Command& command, const engine::Observation* before,
                                   const engine::Observation& observation,
-                                  const engine::World& world, std::size_t step) override {
+                                  const engine::World& world) override {
     for (const auto& rules : rules_) {
-      if (auto found = rules->check(command, before, observation, world, step)) return found;
+      if (auto found = rules->check(command, before, observation, world)) return found;
     }
     return std::nullopt;
   }
@@ -121,8 +121,7 @@ class RulesOfEngine final : public engine::Rules {
 
 template <bool has_core>
 std::unique_ptr<RuleChecker> make_rules(const Setup& setup) {
-  return std::make_unique<detail::ErasedRules<EngineTarget>>(
-      std::make_unique<RulesOfEngine>(setup.as<EngineSetup>(), has_core));
+  return std::make_unique<RulesOfEngine>(setup.as<EngineSetup>(), has_core);
 }
 
 void add_rules(Checks& checks, std::span<const Invariant> rules) {
@@ -134,8 +133,7 @@ void add_rules(Checks& checks, std::span<const Invariant> rules) {
 /// Draws what the configuration needs, whatever its assembly.
 std::unique_ptr<Generator> make_generator(const Setup& setup, Choices& choices) {
   const auto& config = setup.config().as<engine::Config>();
-  return std::make_unique<detail::ErasedGenerator<EngineTarget>>(
-      engine::make_generator(config, choices, engine::draws_of(config, choices)));
+  return engine::make_generator(config, choices, engine::draws_of(config, choices));
 }
 
 /// The checks of an assembly, with the core rules or with those of its room alone.

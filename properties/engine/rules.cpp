@@ -1097,8 +1097,7 @@ class CoreRules final : public Rules {
   }
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& world) override {
     const auto role = static_cast<std::size_t>(role_of(command));
     std::optional<Divergence> found;
     if (observation.error != ErrorCode::kNone) {
@@ -1121,7 +1120,6 @@ class CoreRules final : public Rules {
     if (!found && is_accepted && role < schedulers_.size()) {
       found = schedulers_[role].check_progress(command, observation, world);
     }
-    if (found) found->step = step;
     return found;
   }
 

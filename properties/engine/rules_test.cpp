@@ -361,8 +361,8 @@ TEST(CoreRules, SeeARunThatOutlastsItsTokens) {
       const kvfence::Command erased(command);
       world->apply(erased);
       EXPECT_FALSE(side->apply(erased, *world, Observe::kState, now));
-      const auto found = rules->check(command, nullptr, now.numbers.as<Observation>(),
-                                      typed_world<World>(*world), 0);
+      const auto found =
+          rules->check(command, nullptr, now.numbers.as<Observation>(), typed_world<World>(*world));
       if (found) return found->oracle;
     }
     return "none";

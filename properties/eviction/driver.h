@@ -2,12 +2,8 @@
 
 /// Puts any cache policy that satisfies the concept behind the interface that a lockstep drives.
 
-#include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "contract/core/implementation.h"
 #include "contract/eviction/cache_policy.h"
 #include "contract/eviction/eviction_target.h"
 #include "properties/core/driver.h"
@@ -84,18 +80,5 @@ class EvictionDriver final
   std::vector<EvictedBlock> evicted_;
   PolicyLists lists_;
 };
-
-/// A driver of policies that make_policy(config) makes.
-template <class MakePolicy>
-std::unique_ptr<Implementation> make_eviction_driver(std::string name, MakePolicy make_policy) {
-  return std::make_unique<EvictionDriver<MakePolicy>>(std::move(name), std::move(make_policy));
-}
-
-/// A driver of policies that are made from their configuration alone.
-template <CachePolicy Policy>
-std::unique_ptr<Implementation> make_eviction_driver(std::string name) {
-  return make_eviction_driver(std::move(name),
-                              [](const CachePolicyConfig& config) { return Policy(config); });
-}
 
 }  // namespace kvfence

@@ -59,8 +59,7 @@ class Invariants final : public RulesFor<EvictionTarget> {
   explicit Invariants(const CachePolicyConfig& config) : held_(config.capacity) {}
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& /*world*/,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& /*world*/) override {
     Found found;
     const bool has_failed = observation.success.has_value() && !*observation.success;
     if (observation.error != ErrorCode::kNone || has_failed) {
@@ -73,7 +72,6 @@ class Invariants final : public RulesFor<EvictionTarget> {
     }
     found = judged(std::move(found));
     if (!found) found = judged(held_.check(observation, broken));
-    if (found) found->step = step;
     return found;
   }
 

@@ -3,12 +3,9 @@
 /// Puts any KV-cache manager that satisfies the concept behind the interface that a lockstep
 /// drives.
 
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "contract/core/implementation.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/kv_cache/kv_cache_target.h"
 #include "contract/pool/observe_blocks.h"
@@ -193,18 +190,5 @@ class KVCacheDriver final
   ComputedBlocks hit_;
   BlocksByGroup table_;
 };
-
-/// A driver of managers that make_manager(config) makes.
-template <class MakeManager>
-std::unique_ptr<Implementation> make_kv_cache_driver(std::string name, MakeManager make_manager) {
-  return std::make_unique<KVCacheDriver<MakeManager>>(std::move(name), std::move(make_manager));
-}
-
-/// A driver of managers that are made from their configuration alone.
-template <KVCacheManager Manager>
-std::unique_ptr<Implementation> make_kv_cache_driver(std::string name) {
-  return make_kv_cache_driver(std::move(name),
-                              [](const KVCacheManagerConfig& config) { return Manager(config); });
-}
 
 }  // namespace kvfence

@@ -128,8 +128,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
 
   /// Cost: linear in the blocks and the places of all tables.
   std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& world) override {
     const bool is_refused = observation.error != ErrorCode::kNone;
     const bool is_seen = has_state(observation);
     before_ = before && has_state(*before) ? before : nullptr;
@@ -151,10 +150,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     if (!found && has_change && !is_refused) {
       found = judged(check_new_keys(command, observation, world));
     }
-    if (found) {
-      found->step = step;
-      return found;
-    }
+    if (found) return found;
 
     if (std::holds_alternative<NewStepStarts>(command)) mamba_keys_.clear();
     for (const BlockId block : new_keys_) {

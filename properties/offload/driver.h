@@ -4,12 +4,8 @@
 /// drives.
 
 #include <cstddef>
-#include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "contract/core/implementation.h"
 #include "contract/offload/offload_target.h"
 #include "contract/offload/offloading_manager.h"
 #include "properties/core/driver.h"
@@ -110,18 +106,5 @@ class OffloadDriver final
   std::vector<OffloadingEvent> taken_;
   PolicyLists lists_;
 };
-
-/// A driver of managers that make_manager(config) makes.
-template <class MakeManager>
-std::unique_ptr<Implementation> make_offload_driver(std::string name, MakeManager make_manager) {
-  return std::make_unique<OffloadDriver<MakeManager>>(std::move(name), std::move(make_manager));
-}
-
-/// A driver of managers that are made from their configuration alone.
-template <OffloadingManager Manager>
-std::unique_ptr<Implementation> make_offload_driver(std::string name) {
-  return make_offload_driver(std::move(name),
-                             [](const OffloadingManagerConfig& config) { return Manager(config); });
-}
 
 }  // namespace kvfence

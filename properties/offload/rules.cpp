@@ -80,8 +80,7 @@ class Invariants final : public RulesFor<OffloadTarget> {
       : config_(config), held_(config.cache.capacity) {}
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& /*world*/,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& /*world*/) override {
     Found found;
     const bool has_failed = observation.stored.has_value() && !*observation.stored;
     if (observation.error != ErrorCode::kNone || has_failed) {
@@ -99,7 +98,6 @@ class Invariants final : public RulesFor<OffloadTarget> {
       found =
           broken("a_slot_has_one_block", "num_free_slots", num_free, observation.num_free_slots);
     }
-    if (found) found->step = step;
     return found;
   }
 

@@ -55,14 +55,14 @@ inline std::map<std::string, int> caught_by(const Checks& checks, Implementation
     EXPECT_FALSE(side.reset(setup));
     int num_left = -1;
     for (int index = 0; index < kEpisodeCommands && num_left != 0; ++index) {
-      const Command command = generator->next(choices, now, *world);
+      const Command command = generator->next_command(choices, now, *world);
       world->apply(command);
       EXPECT_FALSE(side.apply(command, *world, Observe::kState, now));
       Observation shown = now;
       if (num_left < 0 && lie(command, setup.config(), shown)) num_left = commands_behind;
       num_left -= num_left > 0;
       if (hide) hide(shown);
-      const auto found = rules->check(command, before ? &*before : nullptr, shown, *world, 0);
+      const auto found = rules->verdict(command, before ? &*before : nullptr, shown, *world);
       before = std::move(shown);
       if (!found) continue;
       EXPECT_GE(num_left, 0) << "a true observation: " << found->oracle << ", " << found->field

@@ -2,12 +2,8 @@
 
 /// Puts any block pool that satisfies the concept behind the interface that a lockstep drives.
 
-#include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "contract/core/implementation.h"
 #include "contract/pool/block_pool.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/pool/observe_blocks.h"
@@ -115,18 +111,5 @@ class BlockPoolDriver final
 
   std::vector<std::uint8_t> mask_;
 };
-
-/// A driver of pools that make_pool(config) makes.
-template <class MakePool>
-std::unique_ptr<Implementation> make_block_pool_driver(std::string name, MakePool make_pool) {
-  return std::make_unique<BlockPoolDriver<MakePool>>(std::move(name), std::move(make_pool));
-}
-
-/// A driver of pools that are made from their configuration alone.
-template <BlockPool Pool>
-std::unique_ptr<Implementation> make_block_pool_driver(std::string name) {
-  return make_block_pool_driver(std::move(name),
-                                [](const BlockPoolConfig& config) { return Pool(config); });
-}
 
 }  // namespace kvfence

@@ -88,8 +88,7 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
 
   /// Cost: linear in the blocks; no allocation once warm, unless an invariant is broken.
   std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& world) override {
     Found found;
     if (observation.error != ErrorCode::kNone) {
       if (before) found = judged(check_unchanged(*before, observation, world));
@@ -102,7 +101,6 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
     if (!found && is_seen) found = judged(check_references(observation, world));
     if (!found && is_seen) found = judged(check_queue(observation, world));
     if (!found && is_seen) found = check_keys(observation, world);
-    if (found) found->step = step;
     return found;
   }
 

@@ -128,12 +128,26 @@ class Invariants final : public RulesFor<TieringTarget> {
   }
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& /*world*/,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& /*world*/) override {
     before_ = before;
-    Found found = check_all(command, observation);
-    if (found) found->step = step;
-    return found;
+    const bool is_accepted = observation.error == ErrorCode::kNone;
+    // What a store brings goes down in the same command; all else comes after the poll.
+    const auto* const ended = std::get_if<CompleteStore>(&command);
+    if (is_accepted && ended) take_in_end(*ended);
+    if (observation.tier_calls.has_value()) {
+      for (const TierCallRecord& call : *observation.tier_calls) {
+        if (auto found = take_in_call(call, observation)) return found;
+      }
+    }
+    if (is_accepted) {
+      if (auto found = take_in(command, observation)) return found;
+    } else if (!observation.tier_calls.has_value()) {
+      if (auto found = check_unchanged(observation)) return found;
+    }
+    if (auto found = check_files(observation)) return found;
+    if (!shows_lists(observation)) return std::nullopt;
+    if (auto found = check_lists(observation)) return found;
+    return check_blocks(observation);
   }
 
  private:
@@ -160,27 +174,6 @@ class Invariants final : public RulesFor<TieringTarget> {
                        [&](const auto& store) { return store.second == slot; }) ||
            std::any_of(jobs_.begin(), jobs_.end(),
                        [&](const Transfer& job) { return contains(job.slots, slot); });
-  }
-
-  Found check_all(const Command& command, const Observation& observation) {
-    const bool is_accepted = observation.error == ErrorCode::kNone;
-    // What a store brings goes down in the same command; all else comes after the poll.
-    const auto* const ended = std::get_if<CompleteStore>(&command);
-    if (is_accepted && ended) take_in_end(*ended);
-    if (observation.tier_calls.has_value()) {
-      for (const TierCallRecord& call : *observation.tier_calls) {
-        if (auto found = take_in_call(call, observation)) return found;
-      }
-    }
-    if (is_accepted) {
-      if (auto found = take_in(command, observation)) return found;
-    } else if (!observation.tier_calls.has_value()) {
-      if (auto found = check_unchanged(observation)) return found;
-    }
-    if (auto found = check_files(observation)) return found;
-    if (!shows_lists(observation)) return std::nullopt;
-    if (auto found = check_lists(observation)) return found;
-    return check_blocks(observation);
   }
 
   // ---- Commands that were accepted ----

@@ -84,17 +84,7 @@ class Invariants final : public RulesFor<WorkerTarget> {
   explicit Invariants(const Options& options) : options_(options) {}
 
   std::optional<Divergence> check(const Command& command, const Observation* /*before*/,
-                                  const Observation& observation, const World& /*world*/,
-                                  std::size_t step) override {
-    Found found = check_all(command, observation);
-    if (found) found->step = step;
-    return found;
-  }
-
- private:
-  using Found = std::optional<Divergence>;
-
-  Found check_all(const Command& command, const Observation& observation) {
+                                  const Observation& observation, const World& /*world*/) override {
     if (observation.num_races != 0)
       return broken("nothing_races", "num_races", 0U, observation.num_races);
     if (observation.num_misuses != 0) {
@@ -130,6 +120,9 @@ class Invariants final : public RulesFor<WorkerTarget> {
     return broken("transfers_add_up", "num_in_flight", num_jobs - observation.num_deferred,
                   observation.num_in_flight);
   }
+
+ private:
+  using Found = std::optional<Divergence>;
 
   /// Of a transfer that was taken.
   Found check_writes(const Transfer& transfer) const {

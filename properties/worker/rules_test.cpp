@@ -69,7 +69,10 @@ std::optional<Divergence> judge(const std::vector<Shown>& run) {
   const Observation* before = nullptr;
   for (std::size_t step = 0; step < run.size(); ++step) {
     const auto& [command, observation] = run[step];
-    if (auto found = rules->check(command, before, observation, World{}, step)) return found;
+    if (auto found = rules->check(command, before, observation, World{})) {
+      found->step = step;
+      return found;
+    }
     before = &observation;
   }
   return std::nullopt;

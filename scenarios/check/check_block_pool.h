@@ -23,7 +23,7 @@ template <MakesBlockPool MakePool>
 Parsed<Report> check(MakePool make_pool, const CheckOptions& options = {},
                      std::string name = "mine") {
   const auto expected = make_block_pool_reference();
-  const auto actual = make_block_pool_driver(std::move(name), std::move(make_pool));
+  const auto actual = make_driver<BlockPoolDriver>(std::move(name), std::move(make_pool));
   return check(block_pool_checks(), *expected, *actual, options);
 }
 

@@ -23,7 +23,7 @@ template <MakesCachePolicy MakePolicy>
 Parsed<Report> check(MakePolicy make_policy, const CheckOptions& options = {},
                      std::string name = "mine") {
   const auto expected = make_eviction_reference();
-  const auto actual = make_eviction_driver(std::move(name), std::move(make_policy));
+  const auto actual = make_driver<EvictionDriver>(std::move(name), std::move(make_policy));
   return check(eviction_checks(), *expected, *actual, options);
 }
 

@@ -24,7 +24,7 @@ template <MakesKVCacheManager MakeManager>
 Parsed<Report> check(MakeManager make_manager, const CheckOptions& options = {},
                      std::string name = "mine") {
   const auto expected = make_kv_cache_reference();
-  const auto actual = make_kv_cache_driver(std::move(name), std::move(make_manager));
+  const auto actual = make_driver<KVCacheDriver>(std::move(name), std::move(make_manager));
   return check(kv_cache_checks(), *expected, *actual, options);
 }
 

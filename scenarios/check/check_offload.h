@@ -24,7 +24,7 @@ template <MakesOffloadingManager MakeManager>
 Parsed<Report> check(MakeManager make_manager, const CheckOptions& options = {},
                      std::string name = "mine") {
   const auto expected = make_offload_reference();
-  const auto actual = make_offload_driver(std::move(name), std::move(make_manager));
+  const auto actual = make_driver<OffloadDriver>(std::move(name), std::move(make_manager));
   return check(offload_checks(), *expected, *actual, options);
 }
 

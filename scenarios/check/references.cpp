@@ -22,19 +22,19 @@ constexpr const char* kName = "reference";
 }  // namespace
 
 std::unique_ptr<Implementation> make_block_pool_reference() {
-  return make_block_pool_driver<reference::BlockPool>(kName);
+  return make_driver<BlockPoolDriver, reference::BlockPool>(kName);
 }
 
 std::unique_ptr<Implementation> make_kv_cache_reference() {
-  return make_kv_cache_driver<reference::KVCacheManager>(kName);
+  return make_driver<KVCacheDriver, reference::KVCacheManager>(kName);
 }
 
 std::unique_ptr<Implementation> make_eviction_reference() {
-  return make_eviction_driver<reference::CachePolicy>(kName);
+  return make_driver<EvictionDriver, reference::CachePolicy>(kName);
 }
 
 std::unique_ptr<Implementation> make_offload_reference() {
-  return make_offload_driver<reference::OffloadingManager>(kName);
+  return make_driver<OffloadDriver, reference::OffloadingManager>(kName);
 }
 
 std::unique_ptr<Implementation> make_tiering_reference() {

@@ -71,9 +71,9 @@ Parsed<Sides> make_sides_of_tier(const ReplayCommandOptions& options) {
   using Reference = UnlistedOffloadingManager<reference::OffloadingManager>;
   using Optimized = UnlistedOffloadingManager<optimized::OffloadingManager>;
   if (options.only == "reference")
-    return Sides{make_offload_driver<Reference>(options.only), nullptr};
+    return Sides{make_driver<OffloadDriver, Reference>(options.only), nullptr};
   if (!options.lockstep && options.subject.planted_bug.empty()) {
-    return Sides{make_offload_driver<Optimized>("optimized"), nullptr};
+    return Sides{make_driver<OffloadDriver, Optimized>("optimized"), nullptr};
   }
   return make_sides(offload_sides(), options, options.lockstep);
 }

@@ -395,7 +395,7 @@ Outcome TargetTools::record_random(const RecordOptions& options, const Sink& sin
     scenario.config = setup->config();
     const std::unique_ptr<Generator> generator = checks.make_generator(*setup, choices);
     for (std::uint32_t index = 0; index < options.episode_commands; ++index) {
-      Step step{generator->next(choices, recorder.observation(), recorder.world())};
+      Step step{generator->next_command(choices, recorder.observation(), recorder.world())};
       if ((failure = recorder.record(step, index, options.episode_commands))) {
         return recorder.refused(*failure);
       }

@@ -46,7 +46,8 @@ Spy::Change boast_at(std::size_t step) {
 }
 
 std::unique_ptr<Implementation> make_unlisted() {
-  return make_offload_driver<UnlistedOffloadingManager<optimized::OffloadingManager>>("unlisted");
+  return make_driver<OffloadDriver, UnlistedOffloadingManager<optimized::OffloadingManager>>(
+      "unlisted");
 }
 
 OffloadTierResult alone(const std::vector<OffloadRequest>& requests,

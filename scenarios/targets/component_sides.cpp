@@ -77,30 +77,34 @@ TargetSides sides_of(const Checks& checks, std::unique_ptr<Implementation> (*mak
 }  // namespace
 
 const TargetSides& block_pool_sides() {
-  static const TargetSides kSides = sides_of(
-      block_pool_checks(), make_block_pool_reference, make_block_pool_driver<optimized::BlockPool>,
-      make_block_pool_driver<planted::optimized::BlockPool>, bugs_of({"pool"}));
+  static const TargetSides kSides =
+      sides_of(block_pool_checks(), make_block_pool_reference,
+               make_driver<BlockPoolDriver, optimized::BlockPool>,
+               make_driver<BlockPoolDriver, planted::optimized::BlockPool>, bugs_of({"pool"}));
   return kSides;
 }
 
 const TargetSides& kv_cache_sides() {
   static const TargetSides kSides = sides_of(
-      kv_cache_checks(), make_kv_cache_reference, make_kv_cache_driver<optimized::KVCacheManager>,
-      make_kv_cache_driver<planted::optimized::KVCacheManager>, bugs_of({"kv_cache"}));
+      kv_cache_checks(), make_kv_cache_reference,
+      make_driver<KVCacheDriver, optimized::KVCacheManager>,
+      make_driver<KVCacheDriver, planted::optimized::KVCacheManager>, bugs_of({"kv_cache"}));
   return kSides;
 }
 
 const TargetSides& eviction_sides() {
-  static const TargetSides kSides = sides_of(
-      eviction_checks(), make_eviction_reference, make_eviction_driver<optimized::CachePolicy>,
-      make_eviction_driver<planted::optimized::CachePolicy>, bugs_of({"eviction"}));
+  static const TargetSides kSides =
+      sides_of(eviction_checks(), make_eviction_reference,
+               make_driver<EvictionDriver, optimized::CachePolicy>,
+               make_driver<EvictionDriver, planted::optimized::CachePolicy>, bugs_of({"eviction"}));
   return kSides;
 }
 
 const TargetSides& offload_sides() {
   static const TargetSides kSides = sides_of(
-      offload_checks(), make_offload_reference, make_offload_driver<optimized::OffloadingManager>,
-      make_offload_driver<planted::optimized::OffloadingManager>, bugs_of({"offload"}));
+      offload_checks(), make_offload_reference,
+      make_driver<OffloadDriver, optimized::OffloadingManager>,
+      make_driver<OffloadDriver, planted::optimized::OffloadingManager>, bugs_of({"offload"}));
   return kSides;
 }
 

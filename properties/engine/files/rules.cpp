@@ -82,8 +82,7 @@ class Invariants final : public Rules {
   explicit Invariants(const EngineSetup& setup) : setup_(setup) {}
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& /*world*/,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& /*world*/) override {
     before_ = before;
     Found found;
     if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
@@ -96,7 +95,6 @@ class Invariants final : public Rules {
     if (!found && !comes_back) found = check_changes(nullptr, observation);
     if (!found && observation.files.has_value()) found = check_files(observation);
     if (!found && observation.requests.has_value()) found = check_requests(observation);
-    if (found) found->step = step;
     return found;
   }
 

@@ -86,14 +86,12 @@ class Invariants final : public Rules {
   }
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& world) override {
     Found found;
     for (std::size_t number = 0; number < setup_.schedulers.size() && !found; ++number) {
       found = check_engine(static_cast<EngineRole>(number), command, observation);
     }
-    if (!found && nixl_) return nixl_->check(command, before, observation, world, step);
-    if (found) found->step = step;
+    if (!found && nixl_) return nixl_->check(command, before, observation, world);
     return found;
   }
 

@@ -134,8 +134,7 @@ class Invariants final : public Rules {
   }
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& world) override {
     before_ = before;
     is_blind_ |= !has_state(observation);
     if (is_blind_) return std::nullopt;
@@ -149,7 +148,6 @@ class Invariants final : public Rules {
                      to_text(observation.error));
     }
     if (!found) found = check_state(observation);
-    if (found) found->step = step;
     return found;
   }
 

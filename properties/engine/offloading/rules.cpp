@@ -258,13 +258,11 @@ class Invariants final : public Rules {
   }
 
   std::optional<Divergence> check(const Command& command, const Observation* /*before*/,
-                                  const Observation& observation, const World& /*world*/,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& /*world*/) override {
     Found found;
     if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
     if (!found && observation.requests.has_value()) found = check_state(observation);
     if (!found && observation.error == ErrorCode::kNone) found = check_end(command, observation);
-    if (found) found->step = step;
     return found;
   }
 

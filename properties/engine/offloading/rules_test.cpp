@@ -243,7 +243,7 @@ std::string oracle_of(const std::function<void(Observation& shown)>& lie) {
   for (const Command& command : commands) {
     Observation shown = side.run(command);
     lie(shown);
-    if (const auto found = rules->check(command, nullptr, shown, side.world(), 0))
+    if (const auto found = rules->check(command, nullptr, shown, side.world()))
       return found->oracle;
   }
   return "";

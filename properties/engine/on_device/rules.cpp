@@ -152,35 +152,7 @@ class Invariants final : public Rules {
   }
 
   std::optional<Divergence> check(const Command& command, const Observation* /*before*/,
-                                  const Observation& observation, const World& world,
-                                  std::size_t step) override {
-    std::optional<Divergence> found = check(command, observation, world);
-    if (found) found->step = step;
-    return found;
-  }
-
- private:
-  using Found = std::optional<Divergence>;
-
-  /// A transfer, and whether it met a fault of which it fails.
-  struct Submitted {
-    DeviceTransfer transfer;
-    bool fails = false;
-  };
-
-  struct Engine {
-    RankProgress progress;
-    std::vector<Submitted> in_flight;  ///< not reported, in order
-    /// Those that wait, by rank and whether they are of a store: whether a transfer fails of them.
-    std::map<std::pair<std::uint32_t, bool>, bool> faults;
-    /// By the steps in flight for which a rank was polled, the oldest first.
-    std::deque<std::vector<Submitted>> ended;
-    std::map<std::string, std::uint32_t> num_on_ranks;  ///< by request: ranks that have its load
-    std::map<JobId, std::vector<std::string>> loads;  ///< of the simple connector, by event: whose
-  };
-
-  std::optional<Divergence> check(const Command& command, const Observation& observation,
-                                  const World& world) {
+                                  const Observation& observation, const World& world) override {
     if (auto found = tokens_.check(command, observation)) return found;
     contents_.take_in(command, observation, world);
     const EngineRole asked = role_of(command);
@@ -206,6 +178,26 @@ class Invariants final : public Rules {
     }
     return std::nullopt;
   }
+
+ private:
+  using Found = std::optional<Divergence>;
+
+  /// A transfer, and whether it met a fault of which it fails.
+  struct Submitted {
+    DeviceTransfer transfer;
+    bool fails = false;
+  };
+
+  struct Engine {
+    RankProgress progress;
+    std::vector<Submitted> in_flight;  ///< not reported, in order
+    /// Those that wait, by rank and whether they are of a store: whether a transfer fails of them.
+    std::map<std::pair<std::uint32_t, bool>, bool> faults;
+    /// By the steps in flight for which a rank was polled, the oldest first.
+    std::deque<std::vector<Submitted>> ended;
+    std::map<std::string, std::uint32_t> num_on_ranks;  ///< by request: ranks that have its load
+    std::map<JobId, std::vector<std::string>> loads;  ///< of the simple connector, by event: whose
+  };
 
   Engine at_rest() const {
     Engine engine;

@@ -93,7 +93,10 @@ std::optional<Divergence> judge(const std::vector<Shown>& run) {
   const auto rules = make_small_rules();
   for (std::size_t step = 0; step < run.size(); ++step) {
     const auto& [command, observation] = run[step];
-    if (auto found = rules->check(command, nullptr, observation, World{}, step)) return found;
+    if (auto found = rules->check(command, nullptr, observation, World{})) {
+      found->step = step;
+      return found;
+    }
   }
   return std::nullopt;
 }
@@ -278,7 +281,7 @@ std::optional<Divergence> judge_pair(const std::function<bool(Observation&)>& ch
       Observation now = reference.run(commands[step]);
       EXPECT_EQ(now.error, ErrorCode::kNone) << step;
       if (step == changed) is_changed = change(now);
-      auto found = rules->check(commands[step], nullptr, now, reference.world(), step);
+      auto found = rules->check(commands[step], nullptr, now, reference.world());
       EXPECT_TRUE(is_changed || !found) << step;
       if (found) return found;
     }

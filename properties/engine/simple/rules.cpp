@@ -163,13 +163,11 @@ class Invariants final : public Rules {
   explicit Invariants(const EngineSetup& setup) : setup_(setup), copies_(*setup.simple) {}
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& /*world*/,
-                                  std::size_t step) override {
+                                  const Observation& observation, const World& /*world*/) override {
     before_ = before;
     Found found;
     if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
     if (!found && has_state(observation)) found = check_state(observation);
-    if (found) found->step = step;
     return found;
   }
 

@@ -223,7 +223,7 @@ TEST(SimpleOffloadInvariants, WhatHasEndedIsReported) {
   std::string oracle;
   std::optional<Observation> before;
   const auto check = [&](const Command& command, const Observation& shown) {
-    const auto found = rules->check(command, before ? &*before : nullptr, shown, side.world(), 0);
+    const auto found = rules->check(command, before ? &*before : nullptr, shown, side.world());
     before = shown;
     if (found) oracle = found->oracle;
   };
