@@ -16,7 +16,7 @@ const Value& value_or_none(const std::vector<Field>& fields, std::string_view ke
 
 /// Whether every element is a number, a flag, a word or bytes.
 bool is_flat(const Value::List& list) {
-  return std::all_of(list.begin(), list.end(), [](const Value& element) {
+  return std::ranges::all_of(list, [](const Value& element) {
     return !element.get_if<Value::List>() && !element.get_if<Record>();
   });
 }
@@ -98,7 +98,7 @@ class Matcher {
     }
     if (const auto* list = expected.get_if<Value::List>()) {
       const auto* other = actual.get_if<Value::List>();
-      return other && std::equal(list->begin(), list->end(), other->begin(), other->end(), *this);
+      return other && std::ranges::equal(*list, *other, *this);
     }
     if (const auto* record = expected.get_if<Record>()) {
       const auto* other = actual.get_if<Record>();
@@ -110,7 +110,7 @@ class Matcher {
  private:
   bool match(const std::vector<Field>& expected, const std::vector<Field>& actual) const {
     const std::vector<std::string> keys = keys_of(expected, actual);
-    return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
+    return std::ranges::all_of(keys, [&](const std::string& key) {
       return (*this)(value_or_none(expected, key), value_or_none(actual, key));
     });
   }

@@ -30,8 +30,8 @@ std::vector<Goal> refusal_goals(const Target& target) {
   std::vector<Goal> goals;
   for (int number = 1; number < kNumErrorCodes; ++number) {
     const auto code = static_cast<ErrorCode>(number);
-    if (std::none_of(target.commands.begin(), target.commands.end(),
-                     [&](const CommandType& type) { return type.declares(code); })) {
+    if (std::ranges::none_of(target.commands,
+                             [&](const CommandType& type) { return type.declares(code); })) {
       continue;
     }
     const Names& names = names_of_refusals()[static_cast<std::size_t>(number)];

@@ -30,8 +30,8 @@ std::vector<Field> recorded_fields(const Observation& observation,
   std::vector<Field> recorded;
   std::vector<Field> fields = to_fields(observation);
   for (const std::string& member : members) {
-    const auto found = std::find_if(fields.begin(), fields.end(),
-                                    [&](const Field& field) { return field.key == member; });
+    const auto found =
+        std::ranges::find_if(fields, [&](const Field& field) { return field.key == member; });
     if (found != fields.end()) recorded.push_back(std::move(*found));
   }
   return recorded;

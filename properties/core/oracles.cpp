@@ -12,9 +12,8 @@ Parsed<Oracles> oracles_of(std::string_view text, std::string_view file) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view name = text.substr(begin, end - begin);
-    const auto* const found =
-        std::find_if(kOracleNames.begin(), kOracleNames.end(),
-                     [&](const OracleName& each) { return each.name == name; });
+    const auto* const found = std::ranges::find_if(
+        kOracleNames, [&](const OracleName& each) { return each.name == name; });
     if (found == kOracleNames.end()) {
       return InputError{std::string(file),
                         {},

@@ -385,7 +385,7 @@ class Shrinker {
   void merge_requests() {
     std::vector<std::string> names;
     for_each_request(best_, [&](const std::string& name, std::size_t) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     });
     for (std::size_t rank = 0; rank < names.size(); ++rank) {
       const std::string& from = names[rank];
@@ -401,7 +401,7 @@ class Shrinker {
       if (merged || rank >= kNumLetters) continue;
       const std::string letter(1, static_cast<char>('A' + static_cast<int>(rank)));
       // A letter that is taken would merge instead.
-      if (std::find(names.begin(), names.end(), letter) != names.end()) continue;
+      if (std::ranges::find(names, letter) != names.end()) continue;
       attempt([&](Edited& scenario) { rename(scenario, from, letter, false); });
     }
   }
@@ -552,7 +552,7 @@ class Shrinker {
   }
 
   static bool is_in(const std::vector<Domain>& domains, Domain domain) {
-    return std::find(domains.begin(), domains.end(), domain) != domains.end();
+    return std::ranges::find(domains, domain) != domains.end();
   }
 
   std::vector<std::uint32_t> distinct_values(const std::vector<Domain>& domains) const {
@@ -649,7 +649,7 @@ class Shrinker {
                     std::optional<std::uint32_t> first_block) {
     std::size_t ordinal = 0;
     for_each_number(scenario, [&](std::uint32_t& number, Domain domain, std::size_t) {
-      const bool is_listed = std::find(ordinals.begin(), ordinals.end(), ordinal) != ordinals.end();
+      const bool is_listed = std::ranges::find(ordinals, ordinal) != ordinals.end();
       const bool is_shifted = first_block && domain == Domain::kBlocks && number >= *first_block;
       if ((is_listed || is_shifted) && number >= by) number -= by;
       ++ordinal;

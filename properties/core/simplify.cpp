@@ -163,7 +163,7 @@ void value(const Value& member, const Value& plain, const Attempt& attempt) {
     if (plain.get_if<None>() && attempt(plain)) return;
     List simpler(*list, attempt);
     simpler.shorten();
-    if (std::any_of(list->begin(), list->end(), is_nested)) {
+    if (std::ranges::any_of(*list, is_nested)) {
       simpler.simplify_records();
     } else {
       simpler.simplify_elements();

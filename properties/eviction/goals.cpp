@@ -49,16 +49,16 @@ constexpr Goal kGoals[] = {
 using Keys = std::vector<std::uint32_t>;
 
 const Entry* find(const std::vector<Entry>& blocks, std::uint32_t key) {
-  const auto at = std::find_if(blocks.begin(), blocks.end(),
-                               [key](const Entry& block) { return block.key == key; });
+  const auto at =
+      std::ranges::find_if(blocks, [key](const Entry& block) { return block.key == key; });
   return at == blocks.end() ? nullptr : &*at;
 }
 
 bool is_idle(const Entry& block) { return block.ready && block.readers == 0; }
 
 bool was_evicted(const Observation& after, std::uint32_t key) {
-  return std::any_of(after.evicted->begin(), after.evicted->end(),
-                     [key](const Victim& victim) { return victim.key == key; });
+  return std::ranges::any_of(*after.evicted,
+                             [key](const Victim& victim) { return victim.key == key; });
 }
 
 class Counter : public GoalCounter<EvictionTarget, kGoals> {
@@ -141,7 +141,7 @@ class Counter : public GoalCounter<EvictionTarget, kGoals> {
     add("protected_block_passed_over", is_protected);
     add("evicted_from_both_lists", num_from[0] > 0 && num_from[1] > 0);
     add("evicted_from_t2_below_target",
-        num_from[1] > 0 && std::any_of(after.t1->begin(), after.t1->end(), [&](const Entry& block) {
+        num_from[1] > 0 && std::ranges::any_of(*after.t1, [&](const Entry& block) {
           return is_idle(block) && !contains(command.protected_keys, block.key);
         }));
     add("ghost_forgotten", is_arc_ && (after.b1->size() < before.b1->size() + num_from[0] ||

@@ -33,8 +33,8 @@ class HeldBlocks {
 
   /// Null if the block is not held. The pointer holds until the next change.
   Entry* find(std::uint32_t key) {
-    const auto at = std::find_if(blocks_.begin(), blocks_.end(),
-                                 [key](const Entry& block) { return block.key == key; });
+    const auto at =
+        std::ranges::find_if(blocks_, [key](const Entry& block) { return block.key == key; });
     return at == blocks_.end() ? nullptr : &*at;
   }
 
@@ -85,7 +85,7 @@ class HeldBlocks {
         const Entry* held = find(block.key);
         return held && *held == block;
       };
-      if (std::all_of(blocks->begin(), blocks->end(), is_right)) continue;
+      if (std::ranges::all_of(*blocks, is_right)) continue;
       std::vector<Entry> right;
       for (const Entry& block : *blocks) {
         if (const Entry* held = find(block.key)) right.push_back(*held);
@@ -102,8 +102,8 @@ class HeldBlocks {
     keys_.assign(shown.b1->begin(), shown.b1->end());
     keys_.insert(keys_.end(), shown.b2->begin(), shown.b2->end());
     for (const Entry* block : shown.blocks()) keys_.push_back(block->key);
-    std::sort(keys_.begin(), keys_.end());
-    return std::adjacent_find(keys_.begin(), keys_.end()) != keys_.end();
+    std::ranges::sort(keys_);
+    return std::ranges::adjacent_find(keys_) != keys_.end();
   }
 
   std::uint32_t capacity_;

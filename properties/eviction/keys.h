@@ -3,11 +3,11 @@
 /// Keys to draw for commands about a cache policy: those that it shows in the state that a command
 /// wants, absent ones, and now and then any.
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "contract/eviction/eviction_target.h"
+#include "properties/core/invariant_values.h"
 #include "properties/draws/choices.h"
 #include "properties/eviction/policy_lists.h"
 
@@ -67,16 +67,14 @@ class DrawnKeys {
     std::vector<std::uint32_t> drawn;
     for (std::uint32_t count = 0; count < length; ++count) {
       const std::uint32_t key = one_of(keys, choices);
-      const bool is_again = std::find(drawn.begin(), drawn.end(), key) != drawn.end();
+      const bool is_again = kvfence::detail::contains(drawn, key);
       if (may_repeat || !is_again) drawn.push_back(key);
     }
     return drawn;
   }
 
  private:
-  bool is_held(std::uint32_t key) const {
-    return std::find(held_.begin(), held_.end(), key) != held_.end();
-  }
+  bool is_held(std::uint32_t key) const { return kvfence::detail::contains(held_, key); }
 
   std::uint32_t num_keys_;
   std::vector<std::uint32_t> held_;

@@ -123,8 +123,8 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
       add("reset_refused", !*after.success);
     } else if (std::holds_alternative<GetNumCommonPrefixBlocks>(command)) {
       const bool is_common =
-          after.counts.has_value() && std::any_of(after.counts->begin(), after.counts->end(),
-                                                  [](std::uint32_t count) { return count > 0; });
+          after.counts.has_value() &&
+          std::ranges::any_of(*after.counts, [](std::uint32_t count) { return count > 0; });
       add("common_prefix_of_several",
           is_common && after.tables.has_value() && after.tables->size() > 1);
     } else if (const auto* asked = std::get_if<GetUnhashedBlockIds>(&command)) {
@@ -141,8 +141,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     const BlocksByGroup* const table = find_table(*after.tables, request);
     for (std::size_t group = 0; table && group < table->size(); ++group) {
       const std::vector<BlockId>& blocks = (*table)[group];
-      const bool has_padding =
-          std::find(blocks.begin(), blocks.end(), kNullBlockId) != blocks.end();
+      const bool has_padding = contains(blocks, kNullBlockId);
       if (has_padding && !(*after.blocks)[group].empty()) return true;
     }
     return false;
@@ -162,7 +161,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
       first_needed = num_skipped_blocks(spec, num_tokens);
     }
     for (std::uint32_t index = first_needed; index < length; ++index) {
-      if (std::none_of(keys.begin(), keys.end(), [&](const BlockHash& key) {
+      if (std::ranges::none_of(keys, [&](const BlockHash& key) {
             return is_key_of(key, request, spec.block_size, index, group);
           })) {
         return false;
@@ -181,7 +180,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     add("hit_again_after_preemption", command.was_preempted && num_hit > 0);
     std::size_t num_groups = 0;
     for (GroupId group = 0; group < std::min(blocks.size(), config_.groups.size()); ++group) {
-      const bool has_block = std::any_of(blocks[group].begin(), blocks[group].end(), is_real);
+      const bool has_block = std::ranges::any_of(blocks[group], is_real);
       const bool has_null = contains(blocks[group], kNullBlockId);
       const KVCacheSpecKind kind = config_.groups[group].kind;
       num_groups += has_block ? 1 : 0;
@@ -262,7 +261,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     for (GroupId group = 0; group < config_.groups.size(); ++group) {
       const KVCacheSpec& spec = config_.groups[group];
       const std::vector<BlockId>& gained = (*after.blocks)[group];
-      add(allocated_goal(spec), std::any_of(gained.begin(), gained.end(), is_real));
+      add(allocated_goal(spec), std::ranges::any_of(gained, is_real));
       const std::size_t begin = table ? (*table)[group].size() - gained.size() : 0;
       for (std::size_t offset = 0; offset < gained.size(); ++offset) {
         const BlockId block = gained[offset];
@@ -284,7 +283,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     const std::vector<std::uint32_t>& refs = *after.ref_cnts;
     const KeyList& keys = *after.keys;
     add("shared_prefix",
-        std::any_of(refs.begin(), refs.end(), [](std::uint32_t ref_cnt) { return ref_cnt > 1; }));
+        std::ranges::any_of(refs, [](std::uint32_t ref_cnt) { return ref_cnt > 1; }));
     bool adds_keys = false;
     std::size_t num_keys = 0;
     for (BlockId block = 0; block < keys.size(); ++block) {

@@ -90,11 +90,11 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
 
   void count_accepted(const PrepareLoad& command, const Observation&, const Observation& after) {
     Keys keys = command.keys;
-    std::sort(keys.begin(), keys.end());
-    const bool is_repeated = std::adjacent_find(keys.begin(), keys.end()) != keys.end();
+    std::ranges::sort(keys);
+    const bool is_repeated = std::ranges::adjacent_find(keys) != keys.end();
     add("load_of_one_key_twice", is_repeated);
     if (is_repeated || !shows_lists(after)) return;
-    add("two_loads", std::any_of(keys.begin(), keys.end(), [&](std::uint32_t key) {
+    add("two_loads", std::ranges::any_of(keys, [&](std::uint32_t key) {
           const Entry* block = find(after, key);
           return block && block->readers > 1;
         }));
@@ -117,7 +117,7 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
     add("nothing_to_store", num_held > 0 && num_held == command.keys.size());
     add("partly_held", num_held > 0 && !to_store.empty());
     add("filter_kept_back", num_held + to_store.size() < command.keys.size());
-    add("ghost_stored", std::any_of(to_store.begin(), to_store.end(), [&](std::uint32_t key) {
+    add("ghost_stored", std::ranges::any_of(to_store, [&](std::uint32_t key) {
           return contains(*before.b1, key) || contains(*before.b2, key);
         }));
     // Without an eviction a slot below one that is held was freed before.
@@ -150,8 +150,7 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
                       const Observation& after) {
     add("failed_store_forgotten", !command.success && after.size < before.size);
     if (!shows_lists(before)) return;
-    add("store_ended_twice",
-        std::any_of(command.keys.begin(), command.keys.end(), [&](std::uint32_t key) {
+    add("store_ended_twice", std::ranges::any_of(command.keys, [&](std::uint32_t key) {
           const Entry* block = find(before, key);
           return block && block->ready;
         }));

@@ -181,9 +181,8 @@ class Invariants final : public RulesFor<OffloadTarget> {
             {"keys_to_store", phrase("keys of the store that are not held"), to_value(keys)});
       }
       const std::vector<Entry>& blocks = held_.blocks();
-      const bool is_taken = std::any_of(blocks.begin(), blocks.end(), [&](const Entry& block) {
-        return block.slot == slots[index];
-      });
+      const bool is_taken = std::ranges::any_of(
+          blocks, [&](const Entry& block) { return block.slot == slots[index]; });
       if (is_taken || slots[index] >= held_.capacity()) {
         return broken("a_slot_has_one_block", {"slots", phrase("free slots"), to_value(slots)});
       }

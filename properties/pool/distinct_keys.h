@@ -18,7 +18,7 @@ inline std::uint32_t num_distinct(const KeyList& keys, std::vector<std::string_v
   for (const BlockHash& key : keys) {
     if (!key.empty()) scratch.push_back(key);
   }
-  std::sort(scratch.begin(), scratch.end());
+  std::ranges::sort(scratch);
   const auto end = std::unique(scratch.begin(), scratch.end());
   return static_cast<std::uint32_t>(end - scratch.begin());
 }

@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 2> kSalts = {"salt", ""};
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
 
 bool has_request(const World& world) {
-  return std::any_of(kRequestNames.begin(), kRequestNames.end(), [&](std::string_view name) {
+  return std::ranges::any_of(kRequestNames, [&](std::string_view name) {
     return world.requests().find(std::string(name)) != nullptr;
   });
 }
@@ -283,8 +283,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
         }
       }
       num_listed_ = length;
-      if (verb_ == FreeBlocks::kVerb && choices_.once_in(2))
-        std::reverse(blocks.begin(), blocks.end());
+      if (verb_ == FreeBlocks::kVerb && choices_.once_in(2)) std::ranges::reverse(blocks);
     }
 
     /// The null block, any block, or one that there is not.

@@ -57,8 +57,8 @@ std::optional<BlockHashView> hash_of(const GetCachedBlock& command, const World&
 
 /// Whether any block carries the hash in that group.
 bool is_carried(const std::vector<BlockHash>& keys, BlockHashView hash, GroupId group) {
-  return std::any_of(keys.begin(), keys.end(),
-                     [&](const BlockHash& key) { return detail::carries(key, hash, group); });
+  return std::ranges::any_of(
+      keys, [&](const BlockHash& key) { return detail::carries(key, hash, group); });
 }
 
 class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
@@ -96,14 +96,15 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
     const std::vector<BlockHash>& keys = *after.keys;
     if (is_hit) {
       const std::vector<BlockId>& blocks = *after.blocks;
-      add("lookup_hit_on_duplicate", std::any_of(blocks.begin(), blocks.end(), [&](BlockId block) {
-            return block < keys.size() && std::count(keys.begin(), keys.end(), keys[block]) > 1;
+      add("lookup_hit_on_duplicate", std::ranges::any_of(blocks, [&](BlockId block) {
+            return block < keys.size() && std::ranges::count(keys, keys[block]) > 1;
           }));
     } else if (is_multi_group) {
       const std::optional<BlockHashView> hash = hash_of(command, world);
       add("multi_group_miss_by_one_group",
-          hash && std::any_of(command.groups.begin(), command.groups.end(),
-                              [&](GroupId group) { return is_carried(keys, *hash, group); }));
+          hash && std::ranges::any_of(command.groups, [&](GroupId group) {
+            return is_carried(keys, *hash, group);
+          }));
     }
   }
 
@@ -148,8 +149,8 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
 
   void count_accepted(const FreeBlocks& command, const Observation& before,
                       const Observation& after, const World&) {
-    const auto num_null = static_cast<std::size_t>(
-        std::count(command.blocks.begin(), command.blocks.end(), kNullBlockId));
+    const auto num_null =
+        static_cast<std::size_t>(std::ranges::count(command.blocks, kNullBlockId));
     const std::size_t num_freed = command.blocks.size() - num_null;
     const std::size_t num_queued = after.num_free_blocks - before.num_free_blocks;
     add("null_block_in_list", num_null > 0);
@@ -162,8 +163,7 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
     add("null_block_in_list", contains(command.blocks, kNullBlockId));
     add("free_block_evicted", after.num_cached < before.num_cached);
     if (!before.ref_cnts.has_value() || !before.keys.has_value()) return;
-    add("referenced_block_evicted",
-        std::any_of(command.blocks.begin(), command.blocks.end(), [&](BlockId block) {
+    add("referenced_block_evicted", std::ranges::any_of(command.blocks, [&](BlockId block) {
           return block < before.keys->size() && !(*before.keys)[block].empty() &&
                  block < before.ref_cnts->size() && (*before.ref_cnts)[block] > 0;
         }));
@@ -185,8 +185,8 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
       add("stored_event_without_hashes", stored->block_hashes.empty());
       add("stored_event_with_parent", stored->parent_block_hash.has_value());
       add("stored_event_with_extra_keys",
-          std::any_of(stored->extra_keys.begin(), stored->extra_keys.end(),
-                      [](const auto& keys) { return keys.has_value(); }));
+          std::ranges::any_of(stored->extra_keys,
+                              [](const auto& keys) { return keys.has_value(); }));
     }
   }
 

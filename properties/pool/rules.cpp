@@ -133,11 +133,10 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
     const BlockHashView hash = (*hashes)[command.index];
     const KeyList& keys = *shown.keys;
     if (!*shown.hit) {
-      const bool all_there =
-          std::all_of(command.groups.begin(), command.groups.end(), [&](GroupId group) {
-            return std::any_of(keys.begin(), keys.end(),
-                               [&](const BlockHash& key) { return carries(key, hash, group); });
-          });
+      const bool all_there = std::ranges::all_of(command.groups, [&](GroupId group) {
+        return std::ranges::any_of(keys,
+                                   [&](const BlockHash& key) { return carries(key, hash, group); });
+      });
       if (all_there) return broken("lookup_agrees_with_keys", "hit", true, false, world);
       return std::nullopt;
     }

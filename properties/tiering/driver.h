@@ -122,7 +122,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     if (!stored) return error;
     for (std::size_t i = 0; has_files_ && i < output_.keys_to_store.size(); ++i) {
       const std::span<std::byte> slot = primary_.slot(output_.slots[i]);
-      std::fill(slot.begin(), slot.end(), std::byte{0xff});
+      std::ranges::fill(slot, std::byte{0xff});
       writes_[OffloadKey(output_.keys_to_store[i])] = output_.slots[i];
     }
     numbers_of(output_.keys_to_store, observed().keys_to_store.emplace());
@@ -140,7 +140,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     }
     const ErrorCode error = manager_->complete_store(keys, {command.request}, command.success);
     if (error != ErrorCode::kNone) {
-      std::copy(bytes_before_.begin(), bytes_before_.end(), slot_bytes_.begin());
+      std::ranges::copy(bytes_before_, slot_bytes_.begin());
       return error;
     }
     for (OffloadKeyView key : keys) writes_.erase(OffloadKey(key));
@@ -153,7 +153,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
       if (!has_tier(place)) return ErrorCode::kNotInConfig;
     }
     for (std::uint32_t place = 0; has_tier(place); ++place) {
-      const bool wants = std::find(wanting.begin(), wanting.end(), place) != wanting.end();
+      const bool wants = std::ranges::find(wanting, place) != wanting.end();
       tier(place).want(wants ? OffloadPolicy::kRequestLevel : OffloadPolicy::kBlockLevel);
     }
     observed().request_level.emplace() =
@@ -230,7 +230,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     show_tiers(manager_->tiers(), observed().tiers.emplace(),
                [](const std::vector<OffloadKey>& keys, std::vector<std::uint32_t>& numbers) {
                  show_keys(keys, numbers);
-                 std::sort(numbers.begin(), numbers.end());
+                 std::ranges::sort(numbers);
                });
     if (!has_files_) return;
     std::vector<std::uint32_t>& damaged = observed().damaged.emplace();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <variant>
 
+#include "properties/core/invariant_values.h"
+
 namespace kvfence::tiering {
 
 void FileTierModel::take_in(const Command& command) {
@@ -50,10 +52,8 @@ void FileTierModel::finish(const Transfer& job, bool success, const TierState* s
   if (!success) {
     result.may_be_done = false;
   } else {
-    const auto is_there = [&](std::uint32_t key) {
-      return std::find(shown->held.begin(), shown->held.end(), key) != shown->held.end();
-    };
-    const bool all_there = shown && std::all_of(job.keys.begin(), job.keys.end(), is_there);
+    const auto is_there = [&](std::uint32_t key) { return detail::contains(shown->held, key); };
+    const bool all_there = shown && std::ranges::all_of(job.keys, is_there);
     const bool some_missing = shown && !all_there;
     const bool is_one = job.keys.size() == 1;
     if (job.promotion) {
@@ -81,8 +81,7 @@ bool FileTierModel::report(std::uint32_t job, bool success) {
 
 bool FileTierModel::may_answer(std::uint32_t key, std::string_view answer,
                                const TierState* shown) const {
-  const bool is_shown =
-      shown && std::find(shown->held.begin(), shown->held.end(), key) != shown->held.end();
+  const bool is_shown = shown && detail::contains(shown->held, key);
   if (answer == "miss") return !(is_healthy_ && is_shown);
   if (answer != "hit") return true;
   return tried_.count(key) > 0 && doubted_.count(key) == 0 && (is_shown || !shown);
@@ -104,9 +103,8 @@ std::optional<std::string> FileTierModel::check(const TierState* shown) {
       return "no file " + std::to_string(key) + ", which was whole";
     }
   }
-  const auto num_temporary =
-      std::count_if(shown->writers.begin(), shown->writers.end(),
-                    [](const std::string& name) { return name.ends_with(".tmp"); });
+  const auto num_temporary = std::ranges::count_if(
+      shown->writers, [](const std::string& name) { return name.ends_with(".tmp"); });
   if (num_temporary > num_faults_of_remove_ + num_written_by_others_) return "temporary files";
   return std::nullopt;
 }

@@ -166,7 +166,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
       if (!contains(promoted, key)) storing_.push_back(key);
     }
     for (const eviction::Entry* block : now.blocks()) {
-      const auto num_cascades = std::count(cascaded.begin(), cascaded.end(), block->key);
+      const auto num_cascades = std::ranges::count(cascaded, block->key);
       if (block->readers > num_cascades) loading_.push_back(block->key);
     }
     for (const TierState& tier : tiers_) {
@@ -327,9 +327,8 @@ class Generator final : public GeneratorFor<TieringTarget> {
         FileOperation::kRename,    FileOperation::kClose,  FileOperation::kSize,
         FileOperation::kOpen,      FileOperation::kCreate, FileOperation::kSync,
         FileOperation::kMakeFolder};
-    const bool loads = std::any_of(jobs_.begin(), jobs_.end(), [tier](const Transfer& job) {
-      return job.promotion && job.tier == tier;
-    });
+    const bool loads = std::ranges::any_of(
+        jobs_, [tier](const Transfer& job) { return job.promotion && job.tier == tier; });
     if (loads && choices.once_in(2)) return kOfLoads[skewed(choices, kOfLoads.size())];
     if (is_to_open_) return kOfOpening[skewed(choices, kOfOpening.size())];
     return kOperations[choices.once_in(2) ? skewed(choices, kOperations.size())

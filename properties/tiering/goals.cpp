@@ -81,8 +81,7 @@ bool has_transfer(const Observation& shown, bool promotion, std::uint32_t key) {
   const auto has_key = [&](const Transfer& transfer) {
     return transfer.promotion == promotion && contains(transfer.keys, key);
   };
-  return std::any_of(shown.jobs->begin(), shown.jobs->end(), has_key) ||
-         std::any_of(shown.pending->begin(), shown.pending->end(), has_key);
+  return std::ranges::any_of(*shown.jobs, has_key) || std::ranges::any_of(*shown.pending, has_key);
 }
 
 bool is_writing(const Observation& shown, std::uint32_t key) {
@@ -94,9 +93,8 @@ bool is_writing(const Observation& shown, std::uint32_t key) {
 
 std::size_t num_calls(const Observation& shown, std::string_view method) {
   if (!shown.tier_calls.has_value()) return 0;
-  return static_cast<std::size_t>(
-      std::count_if(shown.tier_calls->begin(), shown.tier_calls->end(),
-                    [&](const TierCallRecord& call) { return call.method == method; }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      *shown.tier_calls, [&](const TierCallRecord& call) { return call.method == method; }));
 }
 
 class Counter : public GoalCounter<TieringTarget, kGoals> {
@@ -112,8 +110,7 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
       if (call.method == "get_finished_jobs") count_results(call, before);
       if (call.method == "submit_load") {
         add("load_of_several_keys", call.keys.size() > 1);
-        add("loads_of_two_requests",
-            std::any_of(calls.begin(), calls.end(), [&](const TierCallRecord& other) {
+        add("loads_of_two_requests", std::ranges::any_of(calls, [&](const TierCallRecord& other) {
               return other.method == call.method && other.tier == call.tier &&
                      other.request != call.request;
             }));
@@ -139,10 +136,9 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
     for (std::string end; words >> number >> end; ++num_results) {
       count_tried(poll.tier, number, end == "done");
       if (!before.jobs.has_value()) continue;
-      const auto job =
-          std::find_if(before.jobs->begin(), before.jobs->end(), [&](const Transfer& candidate) {
-            return candidate.job == number && candidate.tier == poll.tier;
-          });
+      const auto job = std::ranges::find_if(*before.jobs, [&](const Transfer& candidate) {
+        return candidate.job == number && candidate.tier == poll.tier;
+      });
       const bool is_job = job != before.jobs->end();
       const bool is_promotion = is_job && job->promotion;
       add("strange_result_passed_over", !is_job);
@@ -158,13 +154,13 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
     const auto tier = file_tiers_.find(place);
     if (tier == file_tiers_.end()) return;
     std::vector<Tried>& all = tier->second.tried;
-    const auto tried = std::find_if(all.begin(), all.end(),
-                                    [&](const Tried& one) { return one.job.job == number; });
+    const auto tried =
+        std::ranges::find_if(all, [&](const Tried& one) { return one.job.job == number; });
     if (tried == all.end()) return;
     const Transfer& job = tried->job;
     const auto fails_with = [&](FileError error) {
-      return std::any_of(tried->faults.begin(), tried->faults.end(),
-                         [&](const Fault& fault) { return fault.fails_with == error; });
+      return std::ranges::any_of(tried->faults,
+                                 [&](const Fault& fault) { return fault.fails_with == error; });
     };
     add("promoted_from_file", done && job.promotion);
     add("cascaded_to_file", done && !job.promotion && !job.keys.empty());
@@ -248,9 +244,8 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
       return;
     }
     const TierCallRecord& last = after.tier_calls->back();
-    const bool was_put_off =
-        std::any_of(after.tier_calls->begin(), after.tier_calls->end(),
-                    [](const TierCallRecord& call) { return call.answer == "pending"; });
+    const bool was_put_off = std::ranges::any_of(
+        *after.tier_calls, [](const TierCallRecord& call) { return call.answer == "pending"; });
     const bool begun = last.answer == "hit" && result == LookupResult::kPending;
     add("miss_in_every_tier", last.answer == "miss" && !was_put_off);
     add("promotion_begun", begun);
@@ -263,8 +258,7 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
 
   void count_accepted(const PrepareLoad& command, const Observation&, const Observation& after) {
     if (!shows_state(after)) return;
-    add("load_and_cascade",
-        std::any_of(command.keys.begin(), command.keys.end(), [&](std::uint32_t key) {
+    add("load_and_cascade", std::ranges::any_of(command.keys, [&](std::uint32_t key) {
           return has_transfer(after, /*promotion=*/false, key);
         }));
   }
@@ -273,16 +267,15 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
                       const Observation& after) {
     if (!after.stored.has_value() || !shows_state(before) || !shows_state(after)) return;
     if (!*after.stored) {
-      add("store_failed_for_cascades",
-          std::any_of(after.jobs->begin(), after.jobs->end(),
-                      [](const Transfer& job) { return !job.promotion && !job.keys.empty(); }));
+      add("store_failed_for_cascades", std::ranges::any_of(*after.jobs, [](const Transfer& job) {
+            return !job.promotion && !job.keys.empty();
+          }));
       return;
     }
-    add("pending_left_out",
-        num_calls(after, "submit_store") > 0 &&
-            std::any_of(command.keys.begin(), command.keys.end(), [&](std::uint32_t key) {
-              return is_writing(before, key) && is_writing(after, key);
-            }));
+    add("pending_left_out", num_calls(after, "submit_store") > 0 &&
+                                std::ranges::any_of(command.keys, [&](std::uint32_t key) {
+                                  return is_writing(before, key) && is_writing(after, key);
+                                }));
   }
 
   void count_accepted(const CompleteStore& command, const Observation& before,
@@ -295,7 +288,7 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
     if (!shows_state(after)) return;
     for (const auto* transfers : {&*after.jobs, &*after.pending}) {
       add("promotion_outlived_its_request",
-          std::any_of(transfers->begin(), transfers->end(), [&](const Transfer& transfer) {
+          std::ranges::any_of(*transfers, [&](const Transfer& transfer) {
             return transfer.promotion && transfer.request == command.request;
           }));
     }

@@ -84,8 +84,8 @@ const TierState* tier_of(const Observation& shown, std::uint32_t place) {
 
 template <class T>
 bool has_repeats(std::vector<T> list) {
-  std::sort(list.begin(), list.end());
-  return std::adjacent_find(list.begin(), list.end()) != list.end();
+  std::ranges::sort(list);
+  return std::ranges::adjacent_find(list) != list.end();
 }
 
 void add_places(const Transfer& transfer, Places& places) {
@@ -170,10 +170,9 @@ class Invariants final : public RulesFor<TieringTarget> {
     const auto at = complete_.find(slot);
     const auto load = at == complete_.end() ? loads_.end() : loads_.find(at->second);
     return (load != loads_.end() && load->second > 0) ||
-           std::any_of(stores_.begin(), stores_.end(),
-                       [&](const auto& store) { return store.second == slot; }) ||
-           std::any_of(jobs_.begin(), jobs_.end(),
-                       [&](const Transfer& job) { return contains(job.slots, slot); });
+           std::ranges::any_of(stores_, [&](const auto& store) { return store.second == slot; }) ||
+           std::ranges::any_of(jobs_,
+                               [&](const Transfer& job) { return contains(job.slots, slot); });
   }
 
   // ---- Commands that were accepted ----
@@ -260,7 +259,7 @@ class Invariants final : public RulesFor<TieringTarget> {
     std::string end;
     while (words >> number >> end) {
       const bool is_done = end == "done";
-      const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Transfer& each) {
+      const auto job = std::ranges::find_if(jobs_, [&](const Transfer& each) {
         return each.job == number && each.tier == call.tier;
       });
       if (job == jobs_.end()) continue;
@@ -313,9 +312,8 @@ class Invariants final : public RulesFor<TieringTarget> {
   Found check_lookup(const Lookup& command, const Observation& observation) const {
     const LookupResult shown = *observation.result;
     if (!shows_lists(observation)) {
-      const bool is_complete =
-          std::any_of(complete_.begin(), complete_.end(),
-                      [&](const auto& each) { return each.second == command.key; });
+      const bool is_complete = std::ranges::any_of(
+          complete_, [&](const auto& each) { return each.second == command.key; });
       if (shown != LookupResult::kHit || is_complete) return std::nullopt;
       return broken("what_is_ready_is_complete", "result", LookupResult::kMiss, shown);
     }
@@ -332,8 +330,8 @@ class Invariants final : public RulesFor<TieringTarget> {
     }
     const bool is_asked_for =
         observation.tier_calls.has_value() &&
-        std::any_of(observation.tier_calls->begin(), observation.tier_calls->end(),
-                    [](const TierCallRecord& call) { return call.answer == "pending"; });
+        std::ranges::any_of(*observation.tier_calls,
+                            [](const TierCallRecord& call) { return call.answer == "pending"; });
     if (shown != LookupResult::kPending || is_held || is_asked_for) return std::nullopt;
     return broken("an_ask_again_has_a_cause", "result", LookupResult::kMiss, shown);
   }
@@ -366,7 +364,7 @@ class Invariants final : public RulesFor<TieringTarget> {
     for (const Entry* block : observation.blocks()) {
       if (block->ready) ready.push_back(block->key);
     }
-    std::sort(ready.begin(), ready.end());
+    std::ranges::sort(ready);
     const Keys index(index_.begin(), index_.end());
     if (index == ready) return std::nullopt;
     return broken("events_mirror_the_blocks", "events", ready, index);
@@ -423,9 +421,9 @@ class Invariants final : public RulesFor<TieringTarget> {
     if (found) return found;
     const auto by_number = [](const Transfer& a, const Transfer& b) { return a.job < b.job; };
     std::vector<Transfer> jobs = jobs_;
-    std::sort(jobs.begin(), jobs.end(), by_number);
+    std::ranges::sort(jobs, by_number);
     std::vector<Transfer> shown = *observation.jobs;
-    std::sort(shown.begin(), shown.end(), by_number);
+    std::ranges::sort(shown, by_number);
     if (jobs == shown) return std::nullopt;
     return broken("each_job_ends_once", "jobs", jobs, shown);
   }
@@ -436,13 +434,13 @@ class Invariants final : public RulesFor<TieringTarget> {
     for (const Transfer& job : jobs_) add_places(job, job.promotion ? written : read);
     for (const Transfer& promotion : *observation.pending) add_places(promotion, written);
 
-    std::sort(written.begin(), written.end());
+    std::ranges::sort(written);
     std::map<std::uint32_t, std::uint32_t> loads = loads_;
     Places not_ready;
     for (const Entry* block : observation.blocks()) {
       const std::pair place(block->key, block->slot);
       const auto num_cascades =
-          static_cast<std::uint32_t>(std::count(read.begin(), read.end(), place));
+          static_cast<std::uint32_t>(std::ranges::count(read, place));
       const std::uint32_t num_readers = num_cascades + std::exchange(loads[block->key], 0);
       std::erase(read, place);
       if (block->readers != num_readers) {
@@ -456,7 +454,7 @@ class Invariants final : public RulesFor<TieringTarget> {
                       text_of({place}));
       }
     }
-    std::sort(not_ready.begin(), not_ready.end());
+    std::ranges::sort(not_ready);
     if (not_ready != written) {
       return broken("a_slot_has_one_writer", "t1", text_of(written), text_of(not_ready));
     }

@@ -44,7 +44,7 @@ class SlotBytes {
     for (SlotId slot : transfer.job.spec.slots) {
       const std::size_t first = rank * part_bytes_;
       const std::span<std::byte> part = view_.slot(slot).subspan(first, part_bytes_);
-      std::fill(part.begin(), part.end(), std::byte{0xff});
+      std::ranges::fill(part, std::byte{0xff});
       const auto key = keys_.find({transfer.job.job, slot});
       if (begins || key == keys_.end()) continue;
       for (std::size_t place = 0; place < part_bytes_; ++place) {

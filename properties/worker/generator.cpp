@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/worker/worker_target.h"
+#include "properties/core/invariant_values.h"
 #include "properties/draws/choices.h"
 #include "properties/draws/swarm.h"
 #include "properties/targets/rooms.h"
@@ -45,6 +46,8 @@ constexpr std::array<std::string_view, 4> kFreeSchedules = {"eager", "lazy", "ra
 constexpr std::array<std::string_view, 5> kLayouts = {"blocks_first", "kv_first", "cross_layers",
                                                       "mamba", "padded"};
 constexpr std::array<std::string_view, 4> kPaths = {"batched", "looped", "strided", "kernel"};
+
+using detail::contains;
 
 class Generator final : public GeneratorFor<WorkerTarget> {
  public:
@@ -166,8 +169,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     command.reads = some_of(
         config_.num_gpu_blocks, choices.below(4),
         [&](std::uint32_t block) {
-          const bool is_written = std::find(command.writes.begin(), command.writes.end(), block) !=
-                                  command.writes.end();
+          const bool is_written = contains(command.writes, block);
           return !is_written && !is_used(block, true, "store");
         },
         choices);
@@ -202,7 +204,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     const bool is_careless = choices.once_in(16);
     for (std::uint32_t tries = 0; numbers.size() < count && tries < 4 * count; ++tries) {
       const std::uint32_t number = choices.below(bound);
-      const bool is_again = std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+      const bool is_again = contains(numbers, number);
       if (is_careless || (!is_again && is_free(number))) numbers.push_back(number);
     }
     return numbers;
@@ -210,10 +212,9 @@ class Generator final : public GeneratorFor<WorkerTarget> {
 
   /// Whether a transfer under way in another direction than this one names it.
   bool is_used(std::uint32_t number, bool on_gpu, const std::string& direction) const {
-    return std::any_of(jobs_.begin(), jobs_.end(), [&](const TransferAsync& job) {
+    return std::ranges::any_of(jobs_, [&](const TransferAsync& job) {
       const std::vector<std::uint32_t>& blocks = on_gpu ? job.gpu_blocks : job.cpu_blocks;
-      return job.direction != direction &&
-             std::find(blocks.begin(), blocks.end(), number) != blocks.end();
+      return job.direction != direction && contains(blocks, number);
     });
   }
 

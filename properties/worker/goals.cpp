@@ -9,6 +9,7 @@
 
 #include "contract/worker/worker_target.h"
 #include "properties/core/goals.h"
+#include "properties/core/invariant_values.h"
 #include "properties/targets/rooms.h"
 
 namespace kvfence::worker {
@@ -68,8 +69,7 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
           !submitted->gpu_blocks.empty() && submitted->block_index % block_size_factor_ != 0);
     } else if (const auto* advance = std::get_if<Advance>(&command)) {
       const std::string stream = advance->stream + std::to_string(advance->rank);
-      const bool was_idle =
-          std::find(idle_streams_.begin(), idle_streams_.end(), stream) != idle_streams_.end();
+      const bool was_idle = detail::contains(idle_streams_, stream);
       add("transfer_blocked", advance->stream != "compute" && *after.advanced && was_idle);
       add("part_ran", advance->steps > 0 && *after.advanced);
       if (!*after.advanced) idle_streams_.push_back(stream);
@@ -84,11 +84,10 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
     if (after.finished_jobs.has_value()) count_reports(after);
     if (after.gpu_pages.has_value()) {
       const auto is_undefined = [](const Page& page) { return page.undefined; };
-      add("page_undefined",
-          std::any_of(after.gpu_pages->begin(), after.gpu_pages->end(), is_undefined) ||
-              std::any_of(after.cpu_pages->begin(), after.cpu_pages->end(), is_undefined));
+      add("page_undefined", std::ranges::any_of(*after.gpu_pages, is_undefined) ||
+                                std::ranges::any_of(*after.cpu_pages, is_undefined));
     }
-    add("loaded_block_seen", std::any_of(after.seen.begin(), after.seen.end(), [](auto& page) {
+    add("loaded_block_seen", std::ranges::any_of(after.seen, [](auto& page) {
           return page.generation > 0 && page.of_block != page.number;
         }));
   }

@@ -52,8 +52,7 @@ constexpr BrokenRuleOf<kInvariants> broken;
 using Numbers = std::vector<std::uint32_t>;
 
 bool share(const Numbers& a, const Numbers& b) {
-  return std::any_of(a.begin(), a.end(),
-                     [&b](std::uint32_t number) { return contains(b, number); });
+  return std::ranges::any_of(a, [&b](std::uint32_t number) { return contains(b, number); });
 }
 
 /// Whether a copy of one may lie over a copy of the other.
@@ -132,8 +131,8 @@ class Invariants final : public RulesFor<WorkerTarget> {
     const bool is_store = transfer.direction == Direction::kStore;
     Numbers written =
         is_store ? cpu_pages_of(transfer, options_.block_size_factor) : transfer.gpu_blocks;
-    std::sort(written.begin(), written.end());
-    if (std::adjacent_find(written.begin(), written.end()) != written.end()) {
+    std::ranges::sort(written);
+    if (std::ranges::adjacent_find(written) != written.end()) {
       return broken("a_page_has_one_writer", "error", ErrorCode::kListedTwice, ErrorCode::kNone);
     }
     for (const Transfer& job : jobs_) {
@@ -183,7 +182,7 @@ class Invariants final : public RulesFor<WorkerTarget> {
     const std::vector<FinishedJob>& finished = *observation.finished_jobs;
     std::vector<Transfer> reported;
     for (const FinishedJob& report : finished) {
-      const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Transfer& taken) {
+      const auto job = std::ranges::find_if(jobs_, [&](const Transfer& taken) {
         return taken.job_id == report.job && to_text(taken.direction) == report.direction;
       });
       if (job == jobs_.end()) {
@@ -205,7 +204,7 @@ class Invariants final : public RulesFor<WorkerTarget> {
       // A failure, too, may have copied something.
       const auto later = reported.begin() + static_cast<std::ptrdiff_t>(index) + 1;
       if (!finished[index].succeeded || std::any_of(later, reported.end(), is_over_it) ||
-          std::any_of(jobs_.begin(), jobs_.end(), is_over_it)) {
+          std::ranges::any_of(jobs_, is_over_it)) {
         continue;
       }
       if (auto found = check_arrival(transfer, observation)) return found;
