@@ -57,4 +57,11 @@ inline bool is_key_of(const BlockHash& key, const Request& request, std::uint32_
   return index < hashes.size() && carries(key, hashes[index], group);
 }
 
+/// Whether an element stands there twice.
+template <class T>
+bool has_repeats(std::vector<T> list) {
+  std::ranges::sort(list);
+  return std::ranges::adjacent_find(list) != list.end();
+}
+
 }  // namespace kvfence::detail

@@ -48,12 +48,6 @@ constexpr Goal kGoals[] = {
 
 using Keys = std::vector<std::uint32_t>;
 
-const Entry* find(const std::vector<Entry>& blocks, std::uint32_t key) {
-  const auto at =
-      std::ranges::find_if(blocks, [key](const Entry& block) { return block.key == key; });
-  return at == blocks.end() ? nullptr : &*at;
-}
-
 bool is_idle(const Entry& block) { return block.ready && block.readers == 0; }
 
 bool was_evicted(const Observation& after, std::uint32_t key) {
@@ -75,12 +69,10 @@ class Counter : public GoalCounter<EvictionTarget, kGoals> {
       add("ghost_inserted",
           contains(*before.b1, inserted->key) || contains(*before.b2, inserted->key));
     } else if (const auto* removed = std::get_if<Remove>(&command)) {
-      const Entry* block = find(*before.t1, removed->key);
-      if (!block) block = find(*before.t2, removed->key);
+      const Entry* block = find_block(before, removed->key);
       add("busy_block_removed", block && !is_idle(*block));
     } else if (const auto* acquired = std::get_if<Acquire>(&command)) {
-      const Entry* block = find(*after.t1, acquired->key);
-      if (!block) block = find(*after.t2, acquired->key);
+      const Entry* block = find_block(after, acquired->key);
       add("two_readers", block && block->readers == 2);
     } else if (const auto* touched = std::get_if<Touch>(&command)) {
       count_touch(*touched, before, after);
@@ -109,8 +101,8 @@ class Counter : public GoalCounter<EvictionTarget, kGoals> {
     for (auto at = command.keys.begin(); at != command.keys.end(); ++at) {
       const bool is_repeated =
           std::find(std::next(at), command.keys.end(), *at) != command.keys.end();
-      add("key_touched_twice", is_repeated && (find(*before.t1, *at) || find(*before.t2, *at)));
-      const Entry* recent = find(*before.t1, *at);
+      add("key_touched_twice", is_repeated && find_block(before, *at));
+      const Entry* recent = find_block(*before.t1, *at);
       add("not_ready_touched", is_arc_ && recent && !recent->ready);
       add("hit_in_b1", contains(*before.b1, *at));
       add("hit_in_b2", contains(*before.b2, *at));

@@ -65,7 +65,7 @@ class HeldBlocks {
   /// three rules that are named here.
   template <class Observation, class BrokenRule>
   std::optional<Divergence> check(const Observation& shown, const BrokenRule& broken) {
-    if (shows_lists(shown) && has_a_key_twice(shown)) {
+    if (shows_lists(shown) && kvfence::detail::has_repeats(all_keys(shown))) {
       return broken("a_key_has_one_place", "t1", "each key in one list, once", all_keys(shown));
     }
     if (shown.size != size() || size() > capacity_) {
@@ -97,18 +97,8 @@ class HeldBlocks {
   }
 
  private:
-  template <class Observation>
-  bool has_a_key_twice(const Observation& shown) {
-    keys_.assign(shown.b1->begin(), shown.b1->end());
-    keys_.insert(keys_.end(), shown.b2->begin(), shown.b2->end());
-    for (const Entry* block : shown.blocks()) keys_.push_back(block->key);
-    std::ranges::sort(keys_);
-    return std::ranges::adjacent_find(keys_) != keys_.end();
-  }
-
   std::uint32_t capacity_;
   std::vector<Entry> blocks_;
-  std::vector<std::uint32_t> keys_;  ///< scratch
 };
 
 /// What a refused command changed in the lists, where they were shown before it and are now.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/eviction/eviction_target.h"
 #include "properties/core/invariant_values.h"
 #include "properties/draws/choices.h"
@@ -67,14 +68,14 @@ class DrawnKeys {
     std::vector<std::uint32_t> drawn;
     for (std::uint32_t count = 0; count < length; ++count) {
       const std::uint32_t key = one_of(keys, choices);
-      const bool is_again = kvfence::detail::contains(drawn, key);
+      const bool is_again = contains(drawn, key);
       if (may_repeat || !is_again) drawn.push_back(key);
     }
     return drawn;
   }
 
  private:
-  bool is_held(std::uint32_t key) const { return kvfence::detail::contains(held_, key); }
+  bool is_held(std::uint32_t key) const { return contains(held_, key); }
 
   std::uint32_t num_keys_;
   std::vector<std::uint32_t> held_;

@@ -56,6 +56,20 @@ inline std::uint32_t num_window_blocks(const KVCacheSpec& spec) {
   return blocks_for(spec.sliding_window - 1, spec.block_size);
 }
 
+/// Where the blocks begin that a group needs of a hit of so many; before them it may have nulls.
+inline std::uint32_t first_needed_block(const KVCacheSpec& spec, std::uint32_t length) {
+  switch (spec.kind) {
+    case KVCacheSpecKind::kSlidingWindow:
+      return length - std::min(length, num_window_blocks(spec));
+    case KVCacheSpecKind::kMamba:
+      return length - std::min(length, 1U);
+    case KVCacheSpecKind::kChunkedLocal:
+      return num_skipped_blocks(spec, std::uint64_t{length} * spec.block_size);
+    default:
+      return 0;
+  }
+}
+
 /// Blocks that sinks took at construction: the first of the queue, ids 1 to this number.
 inline std::uint32_t num_sink_blocks(const KVCacheManagerConfig& config) {
   std::uint32_t total = 0;

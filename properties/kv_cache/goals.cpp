@@ -152,15 +152,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
                const KeyList& keys) const {
     const KVCacheSpec& spec = config_.groups[group];
     const std::uint32_t length = num_tokens / spec.block_size;
-    std::uint32_t first_needed = 0;
-    if (spec.kind == KVCacheSpecKind::kSlidingWindow) {
-      first_needed = length - std::min(length, num_window_blocks(spec));
-    } else if (spec.kind == KVCacheSpecKind::kMamba) {
-      first_needed = length - std::min(length, 1U);
-    } else if (spec.kind == KVCacheSpecKind::kChunkedLocal) {
-      first_needed = num_skipped_blocks(spec, num_tokens);
-    }
-    for (std::uint32_t index = first_needed; index < length; ++index) {
+    for (std::uint32_t index = first_needed_block(spec, length); index < length; ++index) {
       if (std::ranges::none_of(keys, [&](const BlockHash& key) {
             return is_key_of(key, request, spec.block_size, index, group);
           })) {

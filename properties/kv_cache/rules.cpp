@@ -298,24 +298,11 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     const KVCacheSpec& spec = config_.groups[group];
     const std::vector<BlockId>& blocks = (*shown.blocks)[group];
     const KeyList& keys = *shown.keys;
-    std::size_t first_needed = 0;
-    switch (spec.kind) {
-      case KVCacheSpecKind::kSlidingWindow:
-        first_needed =
-            blocks.size() - std::min<std::size_t>(blocks.size(), num_window_blocks(spec));
-        break;
-      case KVCacheSpecKind::kMamba:
-        first_needed = blocks.empty() ? 0 : blocks.size() - 1;
-        break;
-      case KVCacheSpecKind::kChunkedLocal:
-        // Chunks that end inside a block leave open where the nulls end.
-        first_needed = spec.attention_chunk_size % spec.block_size == 0
-                           ? num_skipped_blocks(spec, blocks.size() * spec.block_size)
-                           : blocks.size();
-        break;
-      default:
-        break;
-    }
+    // Chunks that end inside a block leave open where the nulls end.
+    const bool is_open = spec.kind == KVCacheSpecKind::kChunkedLocal &&
+                         spec.attention_chunk_size % spec.block_size != 0;
+    const auto length = static_cast<std::uint32_t>(blocks.size());
+    const std::uint32_t first_needed = is_open ? length : first_needed_block(spec, length);
     for (std::size_t index = 0; index < blocks.size(); ++index) {
       const BlockId block = blocks[index];
       const std::string place =

@@ -47,15 +47,8 @@ constexpr Goal kGoals[] = {
 
 using Keys = std::vector<std::uint32_t>;
 using eviction::Entry;
+using eviction::find_block;
 using eviction::shows_lists;
-
-/// Null if the block is not held. Requires: the lists are shown.
-const Entry* find(const Observation& shown, std::uint32_t key) {
-  for (const Entry* block : shown.blocks()) {
-    if (block->key == key) return block;
-  }
-  return nullptr;
-}
 
 class Counter : public GoalCounter<OffloadTarget, kGoals> {
  public:
@@ -72,7 +65,7 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
     if (!after.num_hits.has_value()) return;
     add("hit", *after.num_hits > 0);
     if (!shows_lists(before) || *after.num_hits >= command.keys.size()) return;
-    const Entry* block = find(before, command.keys[*after.num_hits]);
+    const Entry* block = find_block(before, command.keys[*after.num_hits]);
     add("lookup_ended_by_a_write", block && !block->ready);
   }
 
@@ -89,13 +82,11 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
   }
 
   void count_accepted(const PrepareLoad& command, const Observation&, const Observation& after) {
-    Keys keys = command.keys;
-    std::ranges::sort(keys);
-    const bool is_repeated = std::ranges::adjacent_find(keys) != keys.end();
+    const bool is_repeated = detail::has_repeats(command.keys);
     add("load_of_one_key_twice", is_repeated);
     if (is_repeated || !shows_lists(after)) return;
-    add("two_loads", std::ranges::any_of(keys, [&](std::uint32_t key) {
-          const Entry* block = find(after, key);
+    add("two_loads", std::ranges::any_of(command.keys, [&](std::uint32_t key) {
+          const Entry* block = find_block(after, key);
           return block && block->readers > 1;
         }));
   }
@@ -113,7 +104,7 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
     add("filter_let_pass", has_filter_ && !to_store.empty());
     if (!shows_lists(before)) return;
     std::size_t num_held = 0;
-    for (std::uint32_t key : command.keys) num_held += find(before, key) != nullptr;
+    for (std::uint32_t key : command.keys) num_held += find_block(before, key) != nullptr;
     add("nothing_to_store", num_held > 0 && num_held == command.keys.size());
     add("partly_held", num_held > 0 && !to_store.empty());
     add("filter_kept_back", num_held + to_store.size() < command.keys.size());
@@ -132,7 +123,7 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
     std::size_t num_idle = 0;
     std::size_t num_own = 0;
     std::size_t num_held = 0;
-    for (std::uint32_t key : command.keys) num_held += find(before, key) != nullptr;
+    for (std::uint32_t key : command.keys) num_held += find_block(before, key) != nullptr;
     for (const Entry* block : before.blocks()) {
       if (!block->ready || block->readers > 0) continue;
       ++num_idle;
@@ -151,7 +142,7 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
     add("failed_store_forgotten", !command.success && after.size < before.size);
     if (!shows_lists(before)) return;
     add("store_ended_twice", std::ranges::any_of(command.keys, [&](std::uint32_t key) {
-          const Entry* block = find(before, key);
+          const Entry* block = find_block(before, key);
           return block && block->ready;
         }));
   }

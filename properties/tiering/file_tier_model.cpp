@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "contract/core/lists.h"
 #include "properties/core/invariant_values.h"
 
 namespace kvfence::tiering {
@@ -52,7 +53,7 @@ void FileTierModel::finish(const Transfer& job, bool success, const TierState* s
   if (!success) {
     result.may_be_done = false;
   } else {
-    const auto is_there = [&](std::uint32_t key) { return detail::contains(shown->held, key); };
+    const auto is_there = [&](std::uint32_t key) { return contains(shown->held, key); };
     const bool all_there = shown && std::ranges::all_of(job.keys, is_there);
     const bool some_missing = shown && !all_there;
     const bool is_one = job.keys.size() == 1;
@@ -81,7 +82,7 @@ bool FileTierModel::report(std::uint32_t job, bool success) {
 
 bool FileTierModel::may_answer(std::uint32_t key, std::string_view answer,
                                const TierState* shown) const {
-  const bool is_shown = shown && detail::contains(shown->held, key);
+  const bool is_shown = shown && contains(shown->held, key);
   if (answer == "miss") return !(is_healthy_ && is_shown);
   if (answer != "hit") return true;
   return tried_.count(key) > 0 && doubted_.count(key) == 0 && (is_shown || !shown);

@@ -85,10 +85,8 @@ bool has_transfer(const Observation& shown, bool promotion, std::uint32_t key) {
 }
 
 bool is_writing(const Observation& shown, std::uint32_t key) {
-  for (const eviction::Entry* block : shown.blocks()) {
-    if (block->key == key) return !block->ready;
-  }
-  return false;
+  const eviction::Entry* const block = eviction::find_block(shown, key);
+  return block && !block->ready;
 }
 
 std::size_t num_calls(const Observation& shown, std::string_view method) {

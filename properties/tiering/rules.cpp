@@ -22,6 +22,7 @@
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
+#include "properties/eviction/policy_lists.h"
 #include "properties/targets/rooms.h"
 #include "properties/tiering/file_tier_model.h"
 
@@ -64,6 +65,7 @@ constexpr Invariant kInvariants[] = {
      "again; while nothing goes wrong in its files each job with what is there succeeds"},
 };
 
+using detail::has_repeats;
 using eviction::Entry;
 
 constexpr BrokenRuleOf<kInvariants> broken;
@@ -80,12 +82,6 @@ bool shows_lists(const Observation& shown) {
 const TierState* tier_of(const Observation& shown, std::uint32_t place) {
   const bool is_shown = shown.tiers.has_value() && place < shown.tiers->size();
   return is_shown ? &(*shown.tiers)[place] : nullptr;
-}
-
-template <class T>
-bool has_repeats(std::vector<T> list) {
-  std::ranges::sort(list);
-  return std::ranges::adjacent_find(list) != list.end();
 }
 
 void add_places(const Transfer& transfer, Places& places) {
@@ -317,13 +313,8 @@ class Invariants final : public RulesFor<TieringTarget> {
       if (shown != LookupResult::kHit || is_complete) return std::nullopt;
       return broken("what_is_ready_is_complete", "result", LookupResult::kMiss, shown);
     }
-    bool is_held = false;
-    bool is_ready = false;
-    for (const Entry* block : observation.blocks()) {
-      if (block->key != command.key) continue;
-      is_held = true;
-      is_ready = block->ready;
-    }
+    const Entry* const block = eviction::find_block(observation, command.key);
+    const bool is_ready = block && block->ready;
     if (is_ready != (shown == LookupResult::kHit)) {
       return broken("what_is_ready_is_found", "result",
                     is_ready ? LookupResult::kHit : LookupResult::kMiss, shown);
@@ -332,7 +323,7 @@ class Invariants final : public RulesFor<TieringTarget> {
         observation.tier_calls.has_value() &&
         std::ranges::any_of(*observation.tier_calls,
                             [](const TierCallRecord& call) { return call.answer == "pending"; });
-    if (shown != LookupResult::kPending || is_held || is_asked_for) return std::nullopt;
+    if (shown != LookupResult::kPending || block || is_asked_for) return std::nullopt;
     return broken("an_ask_again_has_a_cause", "result", LookupResult::kMiss, shown);
   }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/worker/worker_target.h"
 #include "properties/core/invariant_values.h"
 #include "properties/draws/choices.h"
@@ -47,7 +48,6 @@ constexpr std::array<std::string_view, 5> kLayouts = {"blocks_first", "kv_first"
                                                       "mamba", "padded"};
 constexpr std::array<std::string_view, 4> kPaths = {"batched", "looped", "strided", "kernel"};
 
-using detail::contains;
 
 class Generator final : public GeneratorFor<WorkerTarget> {
  public:

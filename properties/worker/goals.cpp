@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/worker/worker_target.h"
 #include "properties/core/goals.h"
 #include "properties/core/invariant_values.h"
@@ -69,7 +70,7 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
           !submitted->gpu_blocks.empty() && submitted->block_index % block_size_factor_ != 0);
     } else if (const auto* advance = std::get_if<Advance>(&command)) {
       const std::string stream = advance->stream + std::to_string(advance->rank);
-      const bool was_idle = detail::contains(idle_streams_, stream);
+      const bool was_idle = contains(idle_streams_, stream);
       add("transfer_blocked", advance->stream != "compute" && *after.advanced && was_idle);
       add("part_ran", advance->steps > 0 && *after.advanced);
       if (!*after.advanced) idle_streams_.push_back(stream);

@@ -16,6 +16,7 @@
 #include "contract/worker/worker_target.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
+#include "properties/core/invariant_values.h"
 #include "properties/targets/rooms.h"
 
 namespace kvfence::worker {
@@ -46,6 +47,7 @@ constexpr Invariant kInvariants[] = {
     {"worker.11", "shutdown_gives_all_back",
      "a worker that is shut down holds no stream, no event and no pinned memory"},
 };
+
 
 constexpr BrokenRuleOf<kInvariants> broken;
 
@@ -129,10 +131,9 @@ class Invariants final : public RulesFor<WorkerTarget> {
       return broken("a_page_has_one_writer", "error", ErrorCode::kCountsDiffer, ErrorCode::kNone);
     }
     const bool is_store = transfer.direction == Direction::kStore;
-    Numbers written =
+    const Numbers written =
         is_store ? cpu_pages_of(transfer, options_.block_size_factor) : transfer.gpu_blocks;
-    std::ranges::sort(written);
-    if (std::ranges::adjacent_find(written) != written.end()) {
+    if (detail::has_repeats(written)) {
       return broken("a_page_has_one_writer", "error", ErrorCode::kListedTwice, ErrorCode::kNone);
     }
     for (const Transfer& job : jobs_) {
