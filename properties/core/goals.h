@@ -8,7 +8,7 @@
 ///       {"block_touched_twice", "one call touched a block twice", kNeedsState}};
 ///
 ///   class Counts : public GoalCounter<BlockPoolTarget, kGoals> {
-///     ... add("pool_exhausted", after.num_free_blocks == 0);
+///     ... add("pool_exhausted", after().num_free_blocks == 0);
 ///
 /// A name that kGoals does not have does not compile. Refusals are counted here: each code that a
 /// command of the target declares has its goal, error_<code>, which no room lists.
@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "contract/core/check.h"
@@ -33,12 +34,11 @@ namespace kvfence {
 /// Of a goal that is counted only where observations hold the state.
 inline constexpr bool kNeedsState = true;
 
-/// What the counter of a room derives from: an object per run. It has
-///   count(command, before, after, world)    for each accepted command
-///   count_any(command, before, after, world)  where there is something to count of refused ones,
-///                                           too; called first
-/// `before` is what was observed after the command before, its reply included; with default numbers
-/// for the first command of a run.
+/// What the counter of a room derives from: an object per run. It has, in public,
+///   count(command)      for accepted commands: one of any command, or one per struct of a command
+///                       with something to count
+///   count_any(command)  where there is something to count of refused ones, too; called first
+/// or the same with before(), after() and world() as arguments.
 template <class T, const auto& kGoals>
 class GoalCounter {
  public:
@@ -49,6 +49,14 @@ class GoalCounter {
   GoalCounter(const Setup& setup, std::span<std::uint64_t> counts)
       : setup_(setup), counts_(counts) {}
 
+  /// Of the command that is counted next. They outlive that.
+  void see(const typename T::Observation& before, const typename T::Observation& after,
+           const World& world) {
+    before_ = &before;
+    after_ = &after;
+    world_ = &world;
+  }
+
  protected:
   using Name = NamedPlace<kGoals>;
 
@@ -57,9 +65,18 @@ class GoalCounter {
   const Config& config() const { return setup_.config().template as<Config>(); }
   const typename T::Setup& setup() const { return setup_.template as<typename T::Setup>(); }
 
+  /// What was observed after the command before, its reply included; with default numbers for the
+  /// first command of a run.
+  const typename T::Observation& before() const { return *before_; }
+  const typename T::Observation& after() const { return *after_; }
+  const World& world() const { return *world_; }
+
  private:
   Setup setup_;
   std::span<std::uint64_t> counts_;
+  const typename T::Observation* before_ = nullptr;
+  const typename T::Observation* after_ = nullptr;
+  const World* world_ = nullptr;
 };
 
 /// What a room says about goals to code that knows no types.
@@ -92,11 +109,24 @@ class GoalCountsOf final : public GoalCounts {
     const auto& typed_world = kvfence::typed_world<typename T::World>(world);
     const auto& was = typed_observation<T>(before);
     const auto& is = typed_observation<T>(after);
+    counter_->see(was, is, typed_world);
     if constexpr (requires { counter_->count_any(typed, was, is, typed_world); }) {
       counter_->count_any(typed, was, is, typed_world);
+    } else if constexpr (requires { counter_->count_any(typed); }) {
+      counter_->count_any(typed);
     }
     if (after.error == ErrorCode::kNone) {
-      counter_->count(typed, was, is, typed_world);
+      if constexpr (requires { counter_->count(typed, was, is, typed_world); }) {
+        counter_->count(typed, was, is, typed_world);
+      } else if constexpr (requires { counter_->count(typed); }) {
+        counter_->count(typed);
+      } else {
+        std::visit(
+            [&](const auto& accepted) {
+              if constexpr (requires { counter_->count(accepted); }) counter_->count(accepted);
+            },
+            typed);
+      }
       return;
     }
     KVFENCE_CHECK(T::description().commands[typed.index()].declares(after.error),

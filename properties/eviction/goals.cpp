@@ -59,68 +59,67 @@ class Counter : public GoalCounter<EvictionTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World&) {
-    add("found", after.found.has_value() && !after.found->empty());
-    add("evict_failed", after.success.has_value() && !*after.success);
-    if (std::holds_alternative<Touch>(command)) count_target(before, after);
-    if (!shows_lists(before) || !shows_lists(after)) return;
+  void count(const Command& command) {
+    add("found", after().found.has_value() && !after().found->empty());
+    add("evict_failed", after().success.has_value() && !*after().success);
+    if (std::holds_alternative<Touch>(command)) count_target();
+    if (!shows_lists(before()) || !shows_lists(after())) return;
     if (const auto* inserted = std::get_if<Insert>(&command)) {
       add("ghost_inserted",
-          contains(*before.b1, inserted->key) || contains(*before.b2, inserted->key));
+          contains(*before().b1, inserted->key) || contains(*before().b2, inserted->key));
     } else if (const auto* removed = std::get_if<Remove>(&command)) {
-      const Entry* block = find_block(before, removed->key);
+      const Entry* block = find_block(before(), removed->key);
       add("busy_block_removed", block && !is_idle(*block));
     } else if (const auto* acquired = std::get_if<Acquire>(&command)) {
-      const Entry* block = find_block(after, acquired->key);
+      const Entry* block = find_block(after(), acquired->key);
       add("two_readers", block && block->readers == 2);
     } else if (const auto* touched = std::get_if<Touch>(&command)) {
-      count_touch(*touched, before, after);
+      count_touch(*touched);
     } else if (const auto* evicted = std::get_if<Evict>(&command)) {
-      if (after.evicted.has_value()) {
-        count_evict(*evicted, before, after);
+      if (after().evicted.has_value()) {
+        count_evict(*evicted);
       } else {
-        count_failed_evict(*evicted, before);
+        count_failed_evict(*evicted);
       }
     } else if (std::holds_alternative<Clear>(command)) {
-      add("cleared", !all_keys(before).empty());
+      add("cleared", !all_keys(before()).empty());
     }
   }
 
  private:
-  void count_target(const Observation& before, const Observation& after) {
-    const double from = before.target_t1_size;
-    const double to = after.target_t1_size;
+  void count_target() {
+    const double from = before().target_t1_size;
+    const double to = after().target_t1_size;
     add("target_fraction", to != from && to != std::floor(to));
     add("target_at_capacity", to > from && to == capacity_);
     add("target_back_at_zero", from > 0 && to == 0);
   }
 
-  void count_touch(const Touch& command, const Observation& before, const Observation& after) {
-    add("promoted", after.t2->size() > before.t2->size());
+  void count_touch(const Touch& command) {
+    add("promoted", after().t2->size() > before().t2->size());
     for (auto at = command.keys.begin(); at != command.keys.end(); ++at) {
       const bool is_repeated =
           std::find(std::next(at), command.keys.end(), *at) != command.keys.end();
-      add("key_touched_twice", is_repeated && find_block(before, *at));
-      const Entry* recent = find_block(*before.t1, *at);
+      add("key_touched_twice", is_repeated && find_block(before(), *at));
+      const Entry* recent = find_block(*before().t1, *at);
       add("not_ready_touched", is_arc_ && recent && !recent->ready);
-      add("hit_in_b1", contains(*before.b1, *at));
-      add("hit_in_b2", contains(*before.b2, *at));
+      add("hit_in_b1", contains(*before().b1, *at));
+      add("hit_in_b2", contains(*before().b2, *at));
     }
   }
 
-  void count_evict(const Evict& command, const Observation& before, const Observation& after) {
+  void count_evict(const Evict& command) {
     std::size_t num_from[2] = {0, 0};
     bool busy = false;
     bool is_protected = false;
     for (int list = 0; list < 2; ++list) {
-      const std::vector<Entry>& blocks = list == 0 ? *before.t1 : *before.t2;
+      const std::vector<Entry>& blocks = list == 0 ? *before().t1 : *before().t2;
       std::size_t num_left = 0;
-      for (const Entry& block : blocks) num_left += was_evicted(after, block.key);
+      for (const Entry& block : blocks) num_left += was_evicted(after(), block.key);
       num_from[list] = num_left;
       for (const Entry& block : blocks) {
         if (num_left == 0) break;
-        if (was_evicted(after, block.key)) {
+        if (was_evicted(after(), block.key)) {
           --num_left;
         } else if (!is_idle(block)) {
           busy = true;
@@ -133,16 +132,16 @@ class Counter : public GoalCounter<EvictionTarget, kGoals> {
     add("protected_block_passed_over", is_protected);
     add("evicted_from_both_lists", num_from[0] > 0 && num_from[1] > 0);
     add("evicted_from_t2_below_target",
-        num_from[1] > 0 && std::ranges::any_of(*after.t1, [&](const Entry& block) {
+        num_from[1] > 0 && std::ranges::any_of(*after().t1, [&](const Entry& block) {
           return is_idle(block) && !contains(command.protected_keys, block.key);
         }));
-    add("ghost_forgotten", is_arc_ && (after.b1->size() < before.b1->size() + num_from[0] ||
-                                       after.b2->size() < before.b2->size() + num_from[1]));
+    add("ghost_forgotten", is_arc_ && (after().b1->size() < before().b1->size() + num_from[0] ||
+                                       after().b2->size() < before().b2->size() + num_from[1]));
   }
 
-  void count_failed_evict(const Evict& command, const Observation& before) {
+  void count_failed_evict(const Evict& command) {
     std::size_t num_eligible = 0;
-    for (const Entry* block : before.blocks()) {
+    for (const Entry* block : before().blocks()) {
       num_eligible += is_idle(*block) && !contains(command.protected_keys, block->key);
     }
     add("evict_failed_with_idle_t1", num_eligible >= command.num_blocks);

@@ -105,44 +105,43 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World& world) {
-    reached_tokens_.resize(world.entries().size());
+  void count(const Command& command) {
+    reached_tokens_.resize(world().entries().size());
     if (const auto* lookup = std::get_if<GetComputedBlocks>(&command)) {
-      count_lookup(*lookup, after, world);
+      count_lookup(*lookup);
     } else if (const auto* slots = std::get_if<AllocateSlots>(&command)) {
-      count_allocation(*slots, before, after, world);
+      count_allocation(*slots);
     } else if (const auto* freed = std::get_if<Free>(&command)) {
-      reached_tokens_[world.find(freed->request)->index] = 0;
+      reached_tokens_[world().find(freed->request)->index] = 0;
     } else if (const auto* can_fit = std::get_if<CanFitFullSequence>(&command)) {
-      add("fits_not", after.fits.has_value() && !*after.fits);
+      add("fits_not", after().fits.has_value() && !*after().fits);
       add("fits_running",
-          after.fits.has_value() && reached_tokens_[world.find(can_fit->request)->index] > 0);
-    } else if (std::holds_alternative<ResetPrefixCache>(command) && after.success.has_value()) {
-      add("reset_done", *after.success && before.num_cached_keys > 0);
-      add("reset_refused", !*after.success);
+          after().fits.has_value() && reached_tokens_[world().find(can_fit->request)->index] > 0);
+    } else if (std::holds_alternative<ResetPrefixCache>(command) && after().success.has_value()) {
+      add("reset_done", *after().success && before().num_cached_keys > 0);
+      add("reset_refused", !*after().success);
     } else if (std::holds_alternative<GetNumCommonPrefixBlocks>(command)) {
       const bool is_common =
-          after.counts.has_value() &&
-          std::ranges::any_of(*after.counts, [](std::uint32_t count) { return count > 0; });
+          after().counts.has_value() &&
+          std::ranges::any_of(*after().counts, [](std::uint32_t count) { return count > 0; });
       add("common_prefix_of_several",
-          is_common && after.tables.has_value() && after.tables->size() > 1);
+          is_common && after().tables.has_value() && after().tables->size() > 1);
     } else if (const auto* asked = std::get_if<GetUnhashedBlockIds>(&command)) {
-      add("unhashed_beside_padding", has_unhashed_beside_padding(asked->request, after));
+      add("unhashed_beside_padding", has_unhashed_beside_padding(asked->request));
     } else if (std::holds_alternative<NewStepStarts>(command)) {
       mamba_keys_.clear();
     }
-    if (has_state(before) && has_state(after)) count_state(command, before, after);
+    if (has_state(before()) && has_state(after())) count_state(command);
   }
 
  private:
-  static bool has_unhashed_beside_padding(const std::string& request, const Observation& after) {
-    if (!after.blocks.has_value() || !after.tables.has_value()) return false;
-    const BlocksByGroup* const table = find_table(*after.tables, request);
+  bool has_unhashed_beside_padding(const std::string& request) const {
+    if (!after().blocks.has_value() || !after().tables.has_value()) return false;
+    const BlocksByGroup* const table = find_table(*after().tables, request);
     for (std::size_t group = 0; table && group < table->size(); ++group) {
       const std::vector<BlockId>& blocks = (*table)[group];
       const bool has_padding = contains(blocks, kNullBlockId);
-      if (has_padding && !(*after.blocks)[group].empty()) return true;
+      if (has_padding && !(*after().blocks)[group].empty()) return true;
     }
     return false;
   }
@@ -162,12 +161,11 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     return true;
   }
 
-  void count_lookup(const GetComputedBlocks& command, const Observation& after,
-                    const World& world) {
-    if (!after.num_hit_tokens.has_value() || !after.blocks.has_value()) return;
-    const std::uint32_t num_hit = *after.num_hit_tokens;
-    const BlockLists& blocks = *after.blocks;
-    const bool reads = !world.find(command.request)->skip_reading_prefix_cache;
+  void count_lookup(const GetComputedBlocks& command) {
+    if (!after().num_hit_tokens.has_value() || !after().blocks.has_value()) return;
+    const std::uint32_t num_hit = *after().num_hit_tokens;
+    const BlockLists& blocks = *after().blocks;
+    const bool reads = !world().find(command.request)->skip_reading_prefix_cache;
     add("reading_skipped", !reads);
     add("hit_again_after_preemption", command.was_preempted && num_hit > 0);
     std::size_t num_groups = 0;
@@ -182,10 +180,10 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     }
     add("hit", num_groups > 0);
     add("hybrid_hit", num_groups > 1);
-    if (!after.keys.has_value() || !reads || !config_.pool.enable_caching) return;
+    if (!after().keys.has_value() || !reads || !config_.pool.enable_caching) return;
 
     // What each group could serve, one after the other, as far as the one before it goes.
-    const Request& request = *world.requests().find(command.request);
+    const Request& request = *world().requests().find(command.request);
     const std::uint32_t unit = config_.scheduler_block_size();
     const auto num_tokens = static_cast<std::uint32_t>(request.all_token_ids().size());
     if (num_tokens == 0) return;
@@ -195,9 +193,9 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     for (const bool full_first : {true, false}) {
       for (GroupId group = 0; group < config_.groups.size(); ++group) {
         if (config_.groups[group].is_full_attention() != full_first) continue;
-        all_have_more = all_have_more && has_hit(group, request, num_hit + unit, *after.keys);
+        all_have_more = all_have_more && has_hit(group, request, num_hit + unit, *after().keys);
         const std::uint32_t longest = length;
-        while (length > 0 && !has_hit(group, request, length, *after.keys)) length -= unit;
+        while (length > 0 && !has_hit(group, request, length, *after().keys)) length -= unit;
         if (!full_first && length < longest) ++num_shortened;
       }
     }
@@ -206,62 +204,60 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     add("eagle_drop", config_.use_eagle && all_have_more);
   }
 
-  void count_allocation(const AllocateSlots& command, const Observation& before,
-                        const Observation& after, const World& world) {
-    const RequestIndex index = world.find(command.request)->index;
+  void count_allocation(const AllocateSlots& command) {
+    const RequestIndex index = world().find(command.request)->index;
     const std::uint64_t num_computed =
         std::uint64_t{command.num_computed_tokens} + command.num_external_tokens;
-    const bool follows_lookup = command.from_cache && before.num_hit_tokens.has_value();
-    if (!*after.allocated) {
+    const bool follows_lookup = command.from_cache && before().num_hit_tokens.has_value();
+    if (!*after().allocated) {
       add("allocation_failed");
       add("full_sequence_gate_closed", command.full_sequence_must_fit);
-      if (has_state(before) && has_state(after)) {
-        add("allocation_failed_after_dropping", *before.tables != *after.tables);
+      if (has_state(before()) && has_state(after())) {
+        add("allocation_failed_after_dropping", *before().tables != *after().tables);
       }
       for (GroupId group = 0; follows_lookup && group < config_.groups.size(); ++group) {
-        const std::vector<BlockId>& found = (*before.blocks)[group];
+        const std::vector<BlockId>& found = (*before().blocks)[group];
         if (config_.groups[group].kind != KVCacheSpecKind::kMamba || found.empty()) continue;
-        if (!before.keys.has_value()) continue;
-        add("mamba_refused_in_same_step", mamba_keys_.count((*before.keys)[found.back()]) > 0);
+        if (!before().keys.has_value()) continue;
+        add("mamba_refused_in_same_step", mamba_keys_.count((*before().keys)[found.back()]) > 0);
       }
       return;
     }
     add("external_tokens", command.num_external_tokens > 0);
     add("external_tokens_behind_a_hit",
-        command.num_external_tokens > 0 && follows_lookup && *before.num_hit_tokens > 0);
+        command.num_external_tokens > 0 && follows_lookup && *before().num_hit_tokens > 0);
     add("caching_delayed", command.delay_cache_blocks);
     add("lookahead", command.num_lookahead_tokens > 0);
     add("model_length_caps_slots",
         num_computed + command.num_new_tokens + command.num_lookahead_tokens >
             config_.max_model_len);
-    if (has_state(before) && has_state(after)) {
+    if (has_state(before()) && has_state(after())) {
       add("speculation_rewound", command.num_computed_tokens < reached_tokens_[index]);
-      count_new_blocks(command, before, after, world);
+      count_new_blocks(command);
     }
     reached_tokens_[index] = num_computed + command.num_new_tokens;
   }
 
-  void count_new_blocks(const AllocateSlots& command, const Observation& before,
-                        const Observation& after, const World& world) {
-    const BlocksByGroup* table = find_table(*after.tables, command.request);
-    const BlocksByGroup* table_before = find_table(*before.tables, command.request);
-    const std::size_t num_tokens = world.requests().find(command.request)->all_token_ids().size();
+  void count_new_blocks(const AllocateSlots& command) {
+    const BlocksByGroup* table = find_table(*after().tables, command.request);
+    const BlocksByGroup* table_before = find_table(*before().tables, command.request);
+    const std::size_t num_tokens = world().requests().find(command.request)->all_token_ids().size();
     const std::uint64_t num_slots = std::uint64_t{command.num_computed_tokens} +
                                     command.num_external_tokens + command.num_new_tokens;
     const std::uint32_t unit = config_.scheduler_block_size();
     const std::uint64_t num_full = std::min<std::uint64_t>(num_slots, num_tokens) / unit * unit;
     for (GroupId group = 0; group < config_.groups.size(); ++group) {
       const KVCacheSpec& spec = config_.groups[group];
-      const std::vector<BlockId>& gained = (*after.blocks)[group];
+      const std::vector<BlockId>& gained = (*after().blocks)[group];
       add(allocated_goal(spec), std::ranges::any_of(gained, is_real));
       const std::size_t begin = table ? (*table)[group].size() - gained.size() : 0;
       for (std::size_t offset = 0; offset < gained.size(); ++offset) {
         const BlockId block = gained[offset];
         if (!is_real(block)) continue;
-        const BlockHash& key = (*after.keys)[block];
-        const BlockHash& key_before = (*before.keys)[block];
+        const BlockHash& key = (*after().keys)[block];
+        const BlockHash& key_before = (*before().keys)[block];
         add("cached_block_evicted_by_allocation", !key_before.empty() && key != key_before);
-        add("speculative_block_moved", table_before && (*before.ref_cnts)[block] > 0 &&
+        add("speculative_block_moved", table_before && (*before().ref_cnts)[block] > 0 &&
                                            contains((*table_before)[group], block));
         add("mask_left_a_block_out",
             config_.pool.rules.sliding_window_mask && config_.pool.enable_caching &&
@@ -271,9 +267,9 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     }
   }
 
-  void count_state(const Command& command, const Observation& before, const Observation& after) {
-    const std::vector<std::uint32_t>& refs = *after.ref_cnts;
-    const KeyList& keys = *after.keys;
+  void count_state(const Command& command) {
+    const std::vector<std::uint32_t>& refs = *after().ref_cnts;
+    const KeyList& keys = *after().keys;
     add("shared_prefix",
         std::ranges::any_of(refs, [](std::uint32_t ref_cnt) { return ref_cnt > 1; }));
     bool adds_keys = false;
@@ -281,19 +277,19 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     for (BlockId block = 0; block < keys.size(); ++block) {
       if (keys[block].empty()) continue;
       ++num_keys;
-      if (keys[block] == (*before.keys)[block]) continue;
+      if (keys[block] == (*before().keys)[block]) continue;
       adds_keys = true;
       const GroupId group = get_group_id(keys[block]);
       if (group < config_.groups.size() && config_.groups[group].kind == KVCacheSpecKind::kMamba) {
         mamba_keys_.insert(keys[block]);
       }
     }
-    add("duplicate_key", num_keys > after.num_cached_keys);
+    add("duplicate_key", num_keys > after().num_cached_keys);
     add("delayed_blocks_cached", std::holds_alternative<CacheBlocks>(command) && adds_keys);
 
     bool drops = false;
-    for (const RequestBlocks& table : *after.tables) {
-      const BlocksByGroup* old = find_table(*before.tables, table.request);
+    for (const RequestBlocks& table : *after().tables) {
+      const BlocksByGroup* old = find_table(*before().tables, table.request);
       for (std::size_t group = 0; old && group < table.blocks.size(); ++group) {
         const std::size_t length = std::min(table.blocks[group].size(), (*old)[group].size());
         for (std::size_t index = 0; index < length; ++index) {
@@ -303,8 +299,8 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
       }
     }
     add("skipped_block_dropped", drops);
-    const std::vector<BlockId>& queue = *after.free_queue;
-    const std::vector<BlockId>& queue_before = *before.free_queue;
+    const std::vector<BlockId>& queue = *after().free_queue;
+    const std::vector<BlockId>& queue_before = *before().free_queue;
     add("unhashed_block_to_the_head", config_.pool.rules.unhashed_blocks_first && !queue.empty() &&
                                           !queue_before.empty() && keys[queue.front()].empty() &&
                                           !contains(queue_before, queue.front()));

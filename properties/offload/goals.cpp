@@ -53,112 +53,99 @@ using eviction::shows_lists;
 class Counter : public GoalCounter<OffloadTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
-
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World&) {
-    std::visit([&](const auto& alternative) { count_accepted(alternative, before, after); },
-               command);
-  }
-
- private:
-  void count_accepted(const Lookup& command, const Observation& before, const Observation& after) {
-    if (!after.num_hits.has_value()) return;
-    add("hit", *after.num_hits > 0);
-    if (!shows_lists(before) || *after.num_hits >= command.keys.size()) return;
-    const Entry* block = find_block(before, command.keys[*after.num_hits]);
+  void count(const Lookup& command) {
+    if (!after().num_hits.has_value()) return;
+    add("hit", *after().num_hits > 0);
+    if (!shows_lists(before()) || *after().num_hits >= command.keys.size()) return;
+    const Entry* block = find_block(before(), command.keys[*after().num_hits]);
     add("lookup_ended_by_a_write", block && !block->ready);
   }
 
-  void count_accepted(const LookupKey&, const Observation&, const Observation& after) {
-    if (!after.result.has_value()) return;
-    add("hit", *after.result == LookupResult::kHit);
-    add("pending", *after.result == LookupResult::kPending);
+  void count(const LookupKey&) {
+    if (!after().result.has_value()) return;
+    add("hit", *after().result == LookupResult::kHit);
+    add("pending", *after().result == LookupResult::kPending);
   }
 
-  void count_accepted(const Touch&, const Observation& before, const Observation& after) {
-    add("ghost_touched", after.target_t1_size != before.target_t1_size);
-    if (!shows_lists(before) || !shows_lists(after)) return;
-    add("promoted", after.t2->size() > before.t2->size());
+  void count(const Touch&) {
+    add("ghost_touched", after().target_t1_size != before().target_t1_size);
+    if (!shows_lists(before()) || !shows_lists(after())) return;
+    add("promoted", after().t2->size() > before().t2->size());
   }
 
-  void count_accepted(const PrepareLoad& command, const Observation&, const Observation& after) {
+  void count(const PrepareLoad& command) {
     const bool is_repeated = detail::has_repeats(command.keys);
     add("load_of_one_key_twice", is_repeated);
-    if (is_repeated || !shows_lists(after)) return;
+    if (is_repeated || !shows_lists(after())) return;
     add("two_loads", std::ranges::any_of(command.keys, [&](std::uint32_t key) {
-          const Entry* block = find_block(after, key);
+          const Entry* block = find_block(after(), key);
           return block && block->readers > 1;
         }));
   }
 
-  void count_accepted(const PrepareStore& command, const Observation& before,
-                      const Observation& after) {
-    if (!after.stored.has_value()) return;
-    add("store_failed", !*after.stored);
-    if (!*after.stored) {
-      if (shows_lists(before)) count_failed_store(command, before);
+  void count(const PrepareStore& command) {
+    if (!after().stored.has_value()) return;
+    add("store_failed", !*after().stored);
+    if (!*after().stored) {
+      if (shows_lists(before())) count_failed_store(command);
       return;
     }
-    const Keys& to_store = *after.keys_to_store;
-    add("store_evicted", !after.evicted->empty());
+    const Keys& to_store = *after().keys_to_store;
+    add("store_evicted", !after().evicted->empty());
     add("filter_let_pass", has_filter_ && !to_store.empty());
-    if (!shows_lists(before)) return;
+    if (!shows_lists(before())) return;
     std::size_t num_held = 0;
-    for (std::uint32_t key : command.keys) num_held += find_block(before, key) != nullptr;
+    for (std::uint32_t key : command.keys) num_held += find_block(before(), key) != nullptr;
     add("nothing_to_store", num_held > 0 && num_held == command.keys.size());
     add("partly_held", num_held > 0 && !to_store.empty());
     add("filter_kept_back", num_held + to_store.size() < command.keys.size());
     add("ghost_stored", std::ranges::any_of(to_store, [&](std::uint32_t key) {
-          return contains(*before.b1, key) || contains(*before.b2, key);
+          return contains(*before().b1, key) || contains(*before().b2, key);
         }));
     // Without an eviction a slot below one that is held was freed before.
     std::size_t num_below = 0;
     SlotId first = 0;
-    for (SlotId slot : *after.slots) first = std::max(first, slot);
-    for (const Entry* block : before.blocks()) num_below += block->slot > first;
-    add("freed_slot_reused", after.evicted->empty() && !to_store.empty() && num_below > 0);
+    for (SlotId slot : *after().slots) first = std::max(first, slot);
+    for (const Entry* block : before().blocks()) num_below += block->slot > first;
+    add("freed_slot_reused", after().evicted->empty() && !to_store.empty() && num_below > 0);
   }
 
-  void count_failed_store(const PrepareStore& command, const Observation& before) {
+  void count(const CompleteStore& command) {
+    add("failed_store_forgotten", !command.success && after().size < before().size);
+    if (!shows_lists(before())) return;
+    add("store_ended_twice", std::ranges::any_of(command.keys, [&](std::uint32_t key) {
+          const Entry* block = find_block(before(), key);
+          return block && block->ready;
+        }));
+  }
+
+  void count(const ResetCache&) { add("reset", before().size > 0); }
+
+  void count(const TakeEvents&) {
+    if (!after().events.has_value()) return;
+    for (const Event& event : *after().events) {
+      add(event.removed ? Name("removed_event") : Name("stored_event"));
+    }
+  }
+
+ private:
+  void count_failed_store(const PrepareStore& command) {
     std::size_t num_idle = 0;
     std::size_t num_own = 0;
     std::size_t num_held = 0;
-    for (std::uint32_t key : command.keys) num_held += find_block(before, key) != nullptr;
-    for (const Entry* block : before.blocks()) {
+    for (std::uint32_t key : command.keys) num_held += find_block(before(), key) != nullptr;
+    for (const Entry* block : before().blocks()) {
       if (!block->ready || block->readers > 0) continue;
       ++num_idle;
       num_own += contains(command.keys, block->key);
     }
     // With a filter it is not seen which keys had to be stored.
     if (has_filter_) return;
-    const std::size_t num_missing = command.keys.size() - num_held - before.num_free_slots;
+    const std::size_t num_missing = command.keys.size() - num_held - before().num_free_slots;
     const bool enough_of_others = num_idle - num_own >= num_missing;
     add("store_failed_for_its_own_keys", !enough_of_others && num_idle >= num_missing);
     add("store_failed_with_idle_t1", enough_of_others);
   }
-
-  void count_accepted(const CompleteStore& command, const Observation& before,
-                      const Observation& after) {
-    add("failed_store_forgotten", !command.success && after.size < before.size);
-    if (!shows_lists(before)) return;
-    add("store_ended_twice", std::ranges::any_of(command.keys, [&](std::uint32_t key) {
-          const Entry* block = find_block(before, key);
-          return block && block->ready;
-        }));
-  }
-
-  void count_accepted(const ResetCache&, const Observation& before, const Observation&) {
-    add("reset", before.size > 0);
-  }
-
-  void count_accepted(const TakeEvents&, const Observation&, const Observation& after) {
-    if (!after.events.has_value()) return;
-    for (const Event& event : *after.events) {
-      add(event.removed ? Name("removed_event") : Name("stored_event"));
-    }
-  }
-
-  void count_accepted(const CompleteLoad&, const Observation&, const Observation&) {}
 
   const bool has_filter_ = config().store_threshold >= 2;
 };

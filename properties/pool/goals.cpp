@@ -65,42 +65,32 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World& world) {
-    std::visit([&](const auto& alternative) { count_accepted(alternative, before, after, world); },
-               command);
-  }
-
- private:
-  void count_accepted(const AppendTokens& command, const Observation&, const Observation&,
-                      const World& world) {
-    const Request* request = world.requests().find(command.request);
+  void count(const AppendTokens& command) {
+    const Request* request = world().requests().find(command.request);
     if (!request) return;
     const std::size_t in_last_block =
-        request->all_token_ids().size() % world.requests().config().hash_block_size;
+        request->all_token_ids().size() % world().requests().config().hash_block_size;
     add("append_completes_hash", command.tokens.size() > in_last_block);
   }
 
-  void count_accepted(const GetNewBlocks& command, const Observation& before,
-                      const Observation& after, const World&) {
-    add("eviction_on_allocation", after.num_cached < before.num_cached);
-    add("pool_exhausted", command.num_blocks > 0 && after.num_free_blocks == 0);
+  void count(const GetNewBlocks& command) {
+    add("eviction_on_allocation", after().num_cached < before().num_cached);
+    add("pool_exhausted", command.num_blocks > 0 && after().num_free_blocks == 0);
   }
 
-  void count_accepted(const GetCachedBlock& command, const Observation&, const Observation& after,
-                      const World& world) {
-    const bool is_hit = after.hit.has_value() && *after.hit;
+  void count(const GetCachedBlock& command) {
+    const bool is_hit = after().hit.has_value() && *after().hit;
     const bool is_multi_group = command.groups.size() > 1;
     add("multi_group_hit", is_hit && is_multi_group);
-    if (!after.keys.has_value()) return;
-    const std::vector<BlockHash>& keys = *after.keys;
+    if (!after().keys.has_value()) return;
+    const std::vector<BlockHash>& keys = *after().keys;
     if (is_hit) {
-      const std::vector<BlockId>& blocks = *after.blocks;
+      const std::vector<BlockId>& blocks = *after().blocks;
       add("lookup_hit_on_duplicate", std::ranges::any_of(blocks, [&](BlockId block) {
             return block < keys.size() && std::ranges::count(keys, keys[block]) > 1;
           }));
     } else if (is_multi_group) {
-      const std::optional<BlockHashView> hash = hash_of(command, world);
+      const std::optional<BlockHashView> hash = hash_of(command, world());
       add("multi_group_miss_by_one_group",
           hash && std::ranges::any_of(command.groups, [&](GroupId group) {
             return is_carried(keys, *hash, group);
@@ -108,25 +98,23 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
     }
   }
 
-  void count_accepted(const Touch& command, const Observation& before, const Observation&,
-                      const World&) {
-    const bool was_hit = before.hit.has_value() && *before.hit && before.ref_cnts.has_value();
+  void count(const Touch& command) {
+    const bool was_hit = before().hit.has_value() && *before().hit && before().ref_cnts.has_value();
     bool hit_is_touched = false;
     bool is_touched_twice = false;
     for (auto at = command.blocks.begin(); at != command.blocks.end(); ++at) {
       if (*at == kNullBlockId) continue;
       is_touched_twice = is_touched_twice || std::find(command.blocks.begin(), at, *at) != at;
       hit_is_touched =
-          hit_is_touched || (was_hit && *at < before.ref_cnts->size() &&
-                             (*before.ref_cnts)[*at] == 0 && contains(*before.blocks, *at));
+          hit_is_touched || (was_hit && *at < before().ref_cnts->size() &&
+                             (*before().ref_cnts)[*at] == 0 && contains(*before().blocks, *at));
     }
     add("hit_on_free_block_then_touch", hit_is_touched);
     add("block_touched_twice", is_touched_twice);
     add("null_block_in_list", contains(command.blocks, kNullBlockId));
   }
 
-  void count_accepted(const CacheFullBlocks& command, const Observation& before,
-                      const Observation& after, const World& world) {
+  void count(const CacheFullBlocks& command) {
     std::uint32_t num_keys = 0;
     bool is_masked_out = false;
     bool has_null = false;
@@ -143,43 +131,39 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
     add("null_block_in_list", has_null);
     add("block_masked_out", is_masked_out);
     add("merged_hash_cached",
-        num_keys > 0 && command.block_size > world.requests().config().hash_block_size);
-    add("duplicate_key_cached", after.num_cached_keys < before.num_cached_keys + num_keys);
+        num_keys > 0 && command.block_size > world().requests().config().hash_block_size);
+    add("duplicate_key_cached", after().num_cached_keys < before().num_cached_keys + num_keys);
   }
 
-  void count_accepted(const FreeBlocks& command, const Observation& before,
-                      const Observation& after, const World&) {
+  void count(const FreeBlocks& command) {
     const auto num_null =
         static_cast<std::size_t>(std::ranges::count(command.blocks, kNullBlockId));
     const std::size_t num_freed = command.blocks.size() - num_null;
-    const std::size_t num_queued = after.num_free_blocks - before.num_free_blocks;
+    const std::size_t num_queued = after().num_free_blocks - before().num_free_blocks;
     add("null_block_in_list", num_null > 0);
     add("freed_block_stays_referenced", num_queued < num_freed);
     add("free_prepended", command.prepend && num_queued > 0);
   }
 
-  void count_accepted(const EvictBlocks& command, const Observation& before,
-                      const Observation& after, const World&) {
+  void count(const EvictBlocks& command) {
     add("null_block_in_list", contains(command.blocks, kNullBlockId));
-    add("free_block_evicted", after.num_cached < before.num_cached);
-    if (!before.ref_cnts.has_value() || !before.keys.has_value()) return;
+    add("free_block_evicted", after().num_cached < before().num_cached);
+    if (!before().ref_cnts.has_value() || !before().keys.has_value()) return;
     add("referenced_block_evicted", std::ranges::any_of(command.blocks, [&](BlockId block) {
-          return block < before.keys->size() && !(*before.keys)[block].empty() &&
-                 block < before.ref_cnts->size() && (*before.ref_cnts)[block] > 0;
+          return block < before().keys->size() && !(*before().keys)[block].empty() &&
+                 block < before().ref_cnts->size() && (*before().ref_cnts)[block] > 0;
         }));
   }
 
-  void count_accepted(const ResetPrefixCache&, const Observation& before, const Observation& after,
-                      const World&) {
-    if (!after.success.has_value()) return;
-    add("reset_done", *after.success && before.num_cached_keys > 0);
-    add("reset_refused", !*after.success);
+  void count(const ResetPrefixCache&) {
+    if (!after().success.has_value()) return;
+    add("reset_done", *after().success && before().num_cached_keys > 0);
+    add("reset_refused", !*after().success);
   }
 
-  void count_accepted(const TakeEvents&, const Observation&, const Observation& after,
-                      const World&) {
-    if (!after.events.has_value()) return;
-    for (const KVCacheEvent& event : *after.events) {
+  void count(const TakeEvents&) {
+    if (!after().events.has_value()) return;
+    for (const KVCacheEvent& event : *after().events) {
       const auto* stored = std::get_if<BlockStored>(&event);
       if (!stored) continue;
       add("stored_event_without_hashes", stored->block_hashes.empty());
@@ -188,11 +172,6 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
           std::ranges::any_of(stored->extra_keys,
                               [](const auto& keys) { return keys.has_value(); }));
     }
-  }
-
-  // One overload per command with something to count; all of them are called for accepted commands
-  // only.
-  void count_accepted(const DeclareRequest&, const Observation&, const Observation&, const World&) {
   }
 };
 

@@ -100,12 +100,11 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
   using GoalCounter::GoalCounter;
 
   /// A refused command may have polled the tiers.
-  void count_any(const Command& command, const Observation& before, const Observation& after,
-                 const World&) {
-    if (!after.tier_calls.has_value()) return;
-    const std::vector<TierCallRecord>& calls = *after.tier_calls;
+  void count_any(const Command& command) {
+    if (!after().tier_calls.has_value()) return;
+    const std::vector<TierCallRecord>& calls = *after().tier_calls;
     for (const TierCallRecord& call : calls) {
-      if (call.method == "get_finished_jobs") count_results(call, before);
+      if (call.method == "get_finished_jobs") count_results(call);
       if (call.method == "submit_load") {
         add("load_of_several_keys", call.keys.size() > 1);
         add("loads_of_two_requests", std::ranges::any_of(calls, [&](const TierCallRecord& other) {
@@ -121,23 +120,123 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
     }
   }
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World&) {
-    std::visit([&](const auto& one) { count_accepted(one, before, after); }, command);
+  void count(const TierFinish& command) {
+    const auto tier = file_tiers_.find(command.tier);
+    if (tier == file_tiers_.end() || !command.success || !shows_state(before())) return;
+    const auto job = std::ranges::find_if(*before().jobs, [&](const Transfer& one) {
+      return one.job == command.job && one.tier == command.tier;
+    });
+    if (job == before().jobs->end()) return;
+    tier->second.tried.push_back({*job, tier->second.faults});
+    if (!job->promotion) {
+      std::erase_if(tier->second.torn, [&](std::uint32_t key) { return contains(job->keys, key); });
+      std::erase_if(tier->second.lost, [&](std::uint32_t key) { return contains(job->keys, key); });
+    }
+    if (!before().tiers.has_value() || !after().tiers.has_value()) return;
+    const TierState& was = (*before().tiers)[command.tier];
+    const TierState& is = (*after().tiers)[command.tier];
+    add("bad_file_removed", is.held.size() < was.held.size());
+    add("temporary_file_left",
+        contains(is.writers, std::string("0.tmp")) && !contains(was.writers, std::string("0.tmp")));
+    add("writer_at_last", was.writers.empty() && !is.writers.empty());
+  }
+
+  void count(const TierFaults& command) { file_tiers_[command.tier].faults = command.faults; }
+
+  void count(const TierRestart& command) {
+    if (!after().tiers.has_value()) return;
+    const std::vector<std::string>& are = (*after().tiers)[command.tier].writers;
+    add("number_overtaken", command.overtaken && contains(are, std::string("1.lock")));
+    add("no_writer", are.empty());
+    if (!before().tiers.has_value()) return;
+    add("leavings_reclaimed", are.size() + 1 < (*before().tiers)[command.tier].writers.size());
+  }
+
+  void count(const TierDamage& command) {
+    const bool is_size =
+        command.damage == FileDamage::kTruncate || command.damage == FileDamage::kGrow;
+    if (is_size) file_tiers_[command.tier].torn.push_back(command.key);
+  }
+
+  void count(const Lookup& command) {
+    if (!after().result.has_value()) return;
+    count_missed_file(command);
+    const LookupResult result = *after().result;
+    add("hit", result == LookupResult::kHit);
+    const std::size_t num_asked = num_calls(after(), "lookup");
+    if (num_asked == 0) {
+      if (result != LookupResult::kPending || !shows_state(before())) return;
+      const bool is_promoted = has_transfer(before(), /*promotion=*/true, command.key);
+      add(is_promoted ? Name("put_off_by_a_promotion") : Name("put_off_by_a_store"));
+      return;
+    }
+    const TierCallRecord& last = after().tier_calls->back();
+    const bool was_put_off = std::ranges::any_of(
+        *after().tier_calls, [](const TierCallRecord& call) { return call.answer == "pending"; });
+    const bool begun = last.answer == "hit" && result == LookupResult::kPending;
+    add("miss_in_every_tier", last.answer == "miss" && !was_put_off);
+    add("promotion_begun", begun);
+    add("promotion_of_a_lower_tier", begun && last.tier > 0);
+    add("promotion_evicted", begun && after().size == before().size);
+    add("promotion_had_no_room", last.answer == "hit" && !begun);
+    add("put_off_by_a_tier", was_put_off && !begun && result == LookupResult::kPending);
+    add("tier_behind_the_one_that_asks_again", was_put_off && last.answer == "hit");
+  }
+
+  void count(const PrepareLoad& command) {
+    if (!shows_state(after())) return;
+    add("load_and_cascade", std::ranges::any_of(command.keys, [&](std::uint32_t key) {
+          return has_transfer(after(), /*promotion=*/false, key);
+        }));
+  }
+
+  void count(const PrepareStore& command) {
+    if (!after().stored.has_value() || !shows_state(before()) || !shows_state(after())) return;
+    if (!*after().stored) {
+      add("store_failed_for_cascades", std::ranges::any_of(*after().jobs, [](const Transfer& job) {
+            return !job.promotion && !job.keys.empty();
+          }));
+      return;
+    }
+    add("pending_left_out", num_calls(after(), "submit_store") > 0 &&
+                                std::ranges::any_of(command.keys, [&](std::uint32_t key) {
+                                  return is_writing(before(), key) && is_writing(after(), key);
+                                }));
+  }
+
+  void count(const CompleteStore& command) {
+    add("failed_store_stayed", !command.success && after().size < before().size);
+  }
+
+  void count(const OnRequestFinished& command) {
+    if (!shows_state(after())) return;
+    for (const auto* transfers : {&*after().jobs, &*after().pending}) {
+      add("promotion_outlived_its_request",
+          std::ranges::any_of(*transfers, [&](const Transfer& transfer) {
+            return transfer.promotion && transfer.request == command.request;
+          }));
+    }
+  }
+
+  void count(const TakeEvents&) {
+    if (!after().events.has_value()) return;
+    for (const offload::Event& event : *after().events) {
+      add(event.removed ? Name("removed_event") : Name("stored_event"));
+    }
   }
 
  private:
-  void count_results(const TierCallRecord& poll, const Observation& before) {
+  void count_results(const TierCallRecord& poll) {
     std::istringstream words(poll.answer);
     std::uint32_t number = 0;
     std::size_t num_results = 0;
     for (std::string end; words >> number >> end; ++num_results) {
       count_tried(poll.tier, number, end == "done");
-      if (!before.jobs.has_value()) continue;
-      const auto job = std::ranges::find_if(*before.jobs, [&](const Transfer& candidate) {
+      if (!before().jobs.has_value()) continue;
+      const auto job = std::ranges::find_if(*before().jobs, [&](const Transfer& candidate) {
         return candidate.job == number && candidate.tier == poll.tier;
       });
-      const bool is_job = job != before.jobs->end();
+      const bool is_job = job != before().jobs->end();
       const bool is_promotion = is_job && job->promotion;
       add("strange_result_passed_over", !is_job);
       add("promotion_done", is_promotion && end == "done");
@@ -174,133 +273,17 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
   }
 
   /// Missed by a tier that has a file of the key.
-  void count_missed_file(const Lookup& command, const Observation& before,
-                         const Observation& after) {
-    if (!after.tier_calls.has_value() || !before.tiers.has_value()) return;
-    for (const TierCallRecord& call : *after.tier_calls) {
+  void count_missed_file(const Lookup& command) {
+    if (!after().tier_calls.has_value() || !before().tiers.has_value()) return;
+    for (const TierCallRecord& call : *after().tier_calls) {
       const auto tier = file_tiers_.find(call.tier);
       if (tier == file_tiers_.end() || call.method != "lookup" || call.answer != "miss") continue;
-      if (!contains((*before.tiers)[call.tier].held, command.key)) continue;
+      if (!contains((*before().tiers)[call.tier].held, command.key)) continue;
       const bool is_torn = contains(tier->second.torn, command.key);
       add("torn_file_missed", is_torn);
       add("doubtful_file_missed", !is_torn && contains(tier->second.lost, command.key));
     }
   }
-
-  void count_accepted(const TierFinish& command, const Observation& before,
-                      const Observation& after) {
-    const auto tier = file_tiers_.find(command.tier);
-    if (tier == file_tiers_.end() || !command.success || !shows_state(before)) return;
-    const auto job = std::find_if(
-        before.jobs->begin(), before.jobs->end(),
-        [&](const Transfer& one) { return one.job == command.job && one.tier == command.tier; });
-    if (job == before.jobs->end()) return;
-    tier->second.tried.push_back({*job, tier->second.faults});
-    if (!job->promotion) {
-      std::erase_if(tier->second.torn, [&](std::uint32_t key) { return contains(job->keys, key); });
-      std::erase_if(tier->second.lost, [&](std::uint32_t key) { return contains(job->keys, key); });
-    }
-    if (!before.tiers.has_value() || !after.tiers.has_value()) return;
-    const TierState& was = (*before.tiers)[command.tier];
-    const TierState& is = (*after.tiers)[command.tier];
-    add("bad_file_removed", is.held.size() < was.held.size());
-    add("temporary_file_left",
-        contains(is.writers, std::string("0.tmp")) && !contains(was.writers, std::string("0.tmp")));
-    add("writer_at_last", was.writers.empty() && !is.writers.empty());
-  }
-
-  void count_accepted(const TierFaults& command, const Observation&, const Observation&) {
-    file_tiers_[command.tier].faults = command.faults;
-  }
-
-  void count_accepted(const TierRestart& command, const Observation& before,
-                      const Observation& after) {
-    if (!after.tiers.has_value()) return;
-    const std::vector<std::string>& are = (*after.tiers)[command.tier].writers;
-    add("number_overtaken", command.overtaken && contains(are, std::string("1.lock")));
-    add("no_writer", are.empty());
-    if (!before.tiers.has_value()) return;
-    add("leavings_reclaimed", are.size() + 1 < (*before.tiers)[command.tier].writers.size());
-  }
-
-  void count_accepted(const TierDamage& command, const Observation&, const Observation&) {
-    const bool is_size =
-        command.damage == FileDamage::kTruncate || command.damage == FileDamage::kGrow;
-    if (is_size) file_tiers_[command.tier].torn.push_back(command.key);
-  }
-
-  void count_accepted(const Lookup& command, const Observation& before, const Observation& after) {
-    if (!after.result.has_value()) return;
-    count_missed_file(command, before, after);
-    const LookupResult result = *after.result;
-    add("hit", result == LookupResult::kHit);
-    const std::size_t num_asked = num_calls(after, "lookup");
-    if (num_asked == 0) {
-      if (result != LookupResult::kPending || !shows_state(before)) return;
-      const bool is_promoted = has_transfer(before, /*promotion=*/true, command.key);
-      add(is_promoted ? Name("put_off_by_a_promotion") : Name("put_off_by_a_store"));
-      return;
-    }
-    const TierCallRecord& last = after.tier_calls->back();
-    const bool was_put_off = std::ranges::any_of(
-        *after.tier_calls, [](const TierCallRecord& call) { return call.answer == "pending"; });
-    const bool begun = last.answer == "hit" && result == LookupResult::kPending;
-    add("miss_in_every_tier", last.answer == "miss" && !was_put_off);
-    add("promotion_begun", begun);
-    add("promotion_of_a_lower_tier", begun && last.tier > 0);
-    add("promotion_evicted", begun && after.size == before.size);
-    add("promotion_had_no_room", last.answer == "hit" && !begun);
-    add("put_off_by_a_tier", was_put_off && !begun && result == LookupResult::kPending);
-    add("tier_behind_the_one_that_asks_again", was_put_off && last.answer == "hit");
-  }
-
-  void count_accepted(const PrepareLoad& command, const Observation&, const Observation& after) {
-    if (!shows_state(after)) return;
-    add("load_and_cascade", std::ranges::any_of(command.keys, [&](std::uint32_t key) {
-          return has_transfer(after, /*promotion=*/false, key);
-        }));
-  }
-
-  void count_accepted(const PrepareStore& command, const Observation& before,
-                      const Observation& after) {
-    if (!after.stored.has_value() || !shows_state(before) || !shows_state(after)) return;
-    if (!*after.stored) {
-      add("store_failed_for_cascades", std::ranges::any_of(*after.jobs, [](const Transfer& job) {
-            return !job.promotion && !job.keys.empty();
-          }));
-      return;
-    }
-    add("pending_left_out", num_calls(after, "submit_store") > 0 &&
-                                std::ranges::any_of(command.keys, [&](std::uint32_t key) {
-                                  return is_writing(before, key) && is_writing(after, key);
-                                }));
-  }
-
-  void count_accepted(const CompleteStore& command, const Observation& before,
-                      const Observation& after) {
-    add("failed_store_stayed", !command.success && after.size < before.size);
-  }
-
-  void count_accepted(const OnRequestFinished& command, const Observation&,
-                      const Observation& after) {
-    if (!shows_state(after)) return;
-    for (const auto* transfers : {&*after.jobs, &*after.pending}) {
-      add("promotion_outlived_its_request",
-          std::ranges::any_of(*transfers, [&](const Transfer& transfer) {
-            return transfer.promotion && transfer.request == command.request;
-          }));
-    }
-  }
-
-  void count_accepted(const TakeEvents&, const Observation&, const Observation& after) {
-    if (!after.events.has_value()) return;
-    for (const offload::Event& event : *after.events) {
-      add(event.removed ? Name("removed_event") : Name("stored_event"));
-    }
-  }
-
-  template <class Alternative>
-  void count_accepted(const Alternative&, const Observation&, const Observation&) {}
 
   /// A job that a file tier tried to carry out, and what was to go wrong.
   struct Tried {

@@ -48,18 +48,17 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World&) {
-    const bool is_met = before.next_fault != "none" && after.next_fault == "none" &&
+  void count(const Command& command) {
+    const bool is_met = before().next_fault != "none" && after().next_fault == "none" &&
                         !std::holds_alternative<FailNext>(command);
-    add("copy_failed", is_met && before.next_fault == "copy");
-    add("wait_failed", is_met && before.next_fault == "wait");
-    add("record_failed", is_met && before.next_fault == "record");
-    add("end_denied", is_met && before.next_fault == "late");
-    add("copy_failed_in_part", is_met && before.next_fault == "partial");
-    add("device_lost", is_met && before.next_fault == "sticky");
+    add("copy_failed", is_met && before().next_fault == "copy");
+    add("wait_failed", is_met && before().next_fault == "wait");
+    add("record_failed", is_met && before().next_fault == "record");
+    add("end_denied", is_met && before().next_fault == "late");
+    add("copy_failed_in_part", is_met && before().next_fault == "partial");
+    add("device_lost", is_met && before().next_fault == "sticky");
     num_faults_ += is_met;
-    is_lost_ |= is_met && before.next_fault == "sticky";
+    is_lost_ |= is_met && before().next_fault == "sticky";
     const bool runs_nothing = std::holds_alternative<Advance>(command) ||
                               std::holds_alternative<GetFinished>(command) ||
                               std::holds_alternative<FailNext>(command);
@@ -71,33 +70,33 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
     } else if (const auto* advance = std::get_if<Advance>(&command)) {
       const std::string stream = advance->stream + std::to_string(advance->rank);
       const bool was_idle = contains(idle_streams_, stream);
-      add("transfer_blocked", advance->stream != "compute" && *after.advanced && was_idle);
-      add("part_ran", advance->steps > 0 && *after.advanced);
-      if (!*after.advanced) idle_streams_.push_back(stream);
+      add("transfer_blocked", advance->stream != "compute" && *after().advanced && was_idle);
+      add("part_ran", advance->steps > 0 && *after().advanced);
+      if (!*after().advanced) idle_streams_.push_back(stream);
     } else if (std::holds_alternative<Wait>(command)) {
-      add("flushed_by_wait", after.num_deferred < before.num_deferred);
-      add("forwards_run_by_wait", !after.seen.empty());
+      add("flushed_by_wait", after().num_deferred < before().num_deferred);
+      add("forwards_run_by_wait", !after().seen.empty());
     } else if (std::holds_alternative<Shutdown>(command)) {
-      add("shut_down_in_flight", !after.finished_jobs->empty());
+      add("shut_down_in_flight", !after().finished_jobs->empty());
     } else if (std::holds_alternative<GetFinished>(command)) {
-      add("report_held_back", after.finished_jobs->empty() && after.num_in_flight > 0);
+      add("report_held_back", after().finished_jobs->empty() && after().num_in_flight > 0);
     }
-    if (after.finished_jobs.has_value()) count_reports(after);
-    if (after.gpu_pages.has_value()) {
+    if (after().finished_jobs.has_value()) count_reports();
+    if (after().gpu_pages.has_value()) {
       const auto is_undefined = [](const Page& page) { return page.undefined; };
-      add("page_undefined", std::ranges::any_of(*after.gpu_pages, is_undefined) ||
-                                std::ranges::any_of(*after.cpu_pages, is_undefined));
+      add("page_undefined", std::ranges::any_of(*after().gpu_pages, is_undefined) ||
+                                std::ranges::any_of(*after().cpu_pages, is_undefined));
     }
-    add("loaded_block_seen", std::ranges::any_of(after.seen, [](auto& page) {
+    add("loaded_block_seen", std::ranges::any_of(after().seen, [](auto& page) {
           return page.generation > 0 && page.of_block != page.number;
         }));
   }
 
  private:
-  void count_reports(const Observation& after) {
+  void count_reports() {
     bool has_store = false;
     bool has_load = false;
-    for (const FinishedJob& job : *after.finished_jobs) {
+    for (const FinishedJob& job : *after().finished_jobs) {
       const bool is_load = job.direction == "load";
       has_load |= is_load;
       has_store |= !is_load;
