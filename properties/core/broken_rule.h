@@ -2,12 +2,15 @@
 
 /// A broken invariant as a divergence: which rule, and two sides of one member of the observation.
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "contract/core/declare.h"
+#include "contract/core/erased.h"
 #include "contract/core/line.h"
 #include "properties/core/difference.h"
 #include "properties/core/divergence.h"
@@ -22,6 +25,21 @@ struct Mismatch {
   Value expected;
   Value actual;
 };
+
+/// What has changed of that state which a rule needs and which both show: its first member.
+/// Requires: both are of one struct.
+inline std::optional<Mismatch> changed_state(const Invariant& rule, const DeclaredObject& before,
+                                             const DeclaredObject& shown) {
+  for (std::size_t at = 0; at < before.size(); ++at) {
+    const MemberRef was = before[at];
+    const MemberRef is = shown[at];
+    const std::string_view name = was.declaration().name;
+    if (was.domain() != Domain::kState || !is_needed(rule.needs, name)) continue;
+    if (!was.is_present() || !is.is_present() || was.equals(is)) continue;
+    return Mismatch{std::string(name), was.value(), is.value()};
+  }
+  return std::nullopt;
+}
 
 // One side of what is broken: a value, words, or a member of an observation.
 inline Value side(Value value) { return value; }
@@ -81,6 +99,16 @@ class BrokenRuleOf {
   }
   Divergence operator()(Rule rule, const detail::Mismatch& mismatch, const auto&... world) const {
     return (*this)(rule, mismatch.field, mismatch.expected, mismatch.actual, world...);
+  }
+  /// Of a command that may change nothing. before: null where nothing was shown.
+  template <class Observation>
+  std::optional<Divergence> if_changed(Rule rule, const Observation* before,
+                                       const Observation& shown, const auto&... world) const {
+    if (!before) return std::nullopt;
+    const auto changed =
+        detail::changed_state(kTable[rule.place()], declared_of(*before), declared_of(shown));
+    if (!changed) return std::nullopt;
+    return (*this)(rule, *changed, world...);
   }
 };
 

@@ -13,10 +13,8 @@ std::vector<std::string> Checks::unjudged_without(
     const std::vector<std::string>& unreported) const {
   std::vector<std::string> names;
   for (const CheckedRule& each : rules) {
-    const std::string needs = " " + std::string(each.needs) + " ";
-    const bool lacks = std::ranges::any_of(unreported, [&](const std::string& member) {
-      return each.needs.empty() || needs.find(" " + member + " ") != std::string::npos;
-    });
+    const bool lacks = std::ranges::any_of(
+        unreported, [&](const std::string& member) { return is_needed(each.needs, member); });
     if (lacks) names.push_back(each.name);
   }
   return names;

@@ -36,4 +36,10 @@ struct Invariant {
   std::string_view needs = {};
 };
 
+/// Whether a rule with these needs needs that member.
+inline bool is_needed(std::string_view needs, std::string_view member) {
+  const std::string all = " " + std::string(needs) + " ";
+  return needs.empty() || all.find(" " + std::string(member) + " ") != std::string::npos;
+}
+
 }  // namespace kvfence

@@ -101,21 +101,4 @@ class HeldBlocks {
   std::vector<Entry> blocks_;
 };
 
-/// What a refused command changed in the lists, where they were shown before it and are now.
-template <class Observation>
-std::optional<kvfence::detail::Mismatch> difference_of_lists(const Observation* before,
-                                                             const Observation& shown) {
-  if (!before || !shows_lists(*before) || !shows_lists(shown)) return std::nullopt;
-  std::optional<kvfence::detail::Mismatch> found;
-  const auto compare = [&](const char* name, const auto& was, const auto& is) {
-    if (!found && was != is) found = {name, to_value(was), to_value(is)};
-  };
-  compare("t1", *before->t1, *shown.t1);
-  compare("t2", *before->t2, *shown.t2);
-  compare("b1", *before->b1, *shown.b1);
-  compare("b2", *before->b2, *shown.b2);
-  compare("target_t1_size", before->target_t1_size, shown.target_t1_size);
-  return found;
-}
-
 }  // namespace kvfence::eviction

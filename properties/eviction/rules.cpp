@@ -63,9 +63,7 @@ class Invariants final : public RulesFor<EvictionTarget> {
     Found found;
     const bool has_failed = observation.success.has_value() && !*observation.success;
     if (observation.error != ErrorCode::kNone || has_failed) {
-      if (auto changed = difference_of_lists(before, observation)) {
-        found = broken("refused_changes_nothing", *changed);
-      }
+      found = broken.if_changed("refused_changes_nothing", before, observation);
     } else {
       found =
           std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);

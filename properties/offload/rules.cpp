@@ -84,9 +84,7 @@ class Invariants final : public RulesFor<OffloadTarget> {
     Found found;
     const bool has_failed = observation.stored.has_value() && !*observation.stored;
     if (observation.error != ErrorCode::kNone || has_failed) {
-      if (auto changed = eviction::difference_of_lists(before, observation)) {
-        found = broken("refused_changes_nothing", *changed);
-      }
+      found = broken.if_changed("refused_changes_nothing", before, observation);
     } else {
       found =
           std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);

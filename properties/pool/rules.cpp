@@ -91,7 +91,7 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
                                   const Observation& observation, const World& world) override {
     Found found;
     if (observation.error != ErrorCode::kNone) {
-      if (before) found = judged(check_unchanged(*before, observation, world));
+      found = judged(broken.if_changed("refused_changes_nothing", before, observation, world));
     } else {
       found = judged(std::visit(
           [&](const auto& accepted) { return take(accepted, observation, world); }, command));
@@ -303,19 +303,6 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
       return broken("numbers_add_up", "num_cached_keys", num_keys_, shown.num_cached_keys, world);
     }
     return std::nullopt;
-  }
-
-  static Found check_unchanged(const Observation& before, const Observation& shown,
-                               const World& world) {
-    if (!has_state(before) || !has_state(shown)) return std::nullopt;
-    Found found;
-    const auto keep = [&](std::string_view name, const auto& was, const auto& is) {
-      if (!found && was != is) found = broken("refused_changes_nothing", name, was, is, world);
-    };
-    keep("ref_cnts", *before.ref_cnts, *shown.ref_cnts);
-    keep("free_queue", *before.free_queue, *shown.free_queue);
-    keep("keys", *before.keys, *shown.keys);
-    return found;
   }
 
   bool can_be_held(BlockId block) const { return block != kNullBlockId && block < holders_.size(); }

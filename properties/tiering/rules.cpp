@@ -125,7 +125,6 @@ class Invariants final : public RulesFor<TieringTarget> {
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
                                   const Observation& observation, const World& /*world*/) override {
-    before_ = before;
     const bool is_accepted = observation.error == ErrorCode::kNone;
     // What a store brings goes down in the same command; all else comes after the poll.
     const auto* const ended = std::get_if<CompleteStore>(&command);
@@ -138,7 +137,9 @@ class Invariants final : public RulesFor<TieringTarget> {
     if (is_accepted) {
       if (auto found = take_in(command, observation)) return found;
     } else if (!observation.tier_calls.has_value()) {
-      if (auto found = check_unchanged(observation)) return found;
+      if (auto found = broken.if_changed("a_refusal_changes_nothing", before, observation)) {
+        return found;
+      }
     }
     if (auto found = check_files(observation)) return found;
     if (!shows_lists(observation)) return std::nullopt;
@@ -361,22 +362,6 @@ class Invariants final : public RulesFor<TieringTarget> {
     return broken("events_mirror_the_blocks", "events", ready, index);
   }
 
-  Found check_unchanged(const Observation& observation) const {
-    if (!before_ || !shows_lists(*before_) || !shows_lists(observation)) return std::nullopt;
-    Found found;
-    const auto keep = [&](std::string_view name, const auto& was, const auto& is) {
-      if (!found && !(was == is)) found = broken("a_refusal_changes_nothing", name, *was, *is);
-    };
-    keep("t1", before_->t1, observation.t1);
-    keep("t2", before_->t2, observation.t2);
-    keep("b1", before_->b1, observation.b1);
-    keep("b2", before_->b2, observation.b2);
-    keep("jobs", before_->jobs, observation.jobs);
-    keep("pending", before_->pending, observation.pending);
-    keep("tiers", before_->tiers, observation.tiers);
-    return found;
-  }
-
   Found check_lists(const Observation& observation) const {
     const std::vector<const Entry*> blocks = observation.blocks();
     Keys keys;
@@ -481,7 +466,6 @@ class Invariants final : public RulesFor<TieringTarget> {
   std::vector<Transfer> jobs_;                    ///< submitted, not reported
   std::set<std::uint32_t> polled_;                ///< tiers, in this step
   std::set<std::uint32_t> index_;                 ///< fed by events
-  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
 };
 
 }  // namespace
