@@ -46,6 +46,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/core/declare.h"
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/words.h"
@@ -111,11 +112,28 @@ struct Options {
   std::uint32_t num_gpu_blocks = 8;
   std::uint32_t num_cpu_blocks = 4;
   std::uint32_t block_size_factor = 1;
-  std::uint32_t batch_entries_max = 64;  ///< the device refuses larger batches
-  bool host_address_differs = false;     ///< the device knows pinned memory by another address
+  std::uint32_t batch_entries_max = 64;
+  bool host_address_differs = false;
   Schedule schedule = Schedule::kCommanded;
-  std::uint32_t seed = 1;  ///< of what the devices choose; a rank's is this and its number
+  std::uint32_t seed = 1;  ///< a rank's is this and its number
   std::uint32_t num_ranks = 1;
+
+  static void declare(auto& fields) {
+    using S = Options;
+    fields.add("layout", &S::layout,
+               "of the KV cache: blocks_first, kv_first, cross_layers, mamba, padded");
+    fields.add("path", &S::path, "how pages are copied: batched, looped, strided, kernel");
+    fields.add("num_gpu_blocks", &S::num_gpu_blocks, "1 to 64");
+    fields.add("num_cpu_blocks", &S::num_cpu_blocks, "1 to 64");
+    fields.add("block_size_factor", &S::block_size_factor, "pages of a CPU block, 1 to 8");
+    fields.add("batch_entries_max", &S::batch_entries_max, "the device refuses larger batches");
+    fields.add("host_address_differs", &S::host_address_differs,
+               "the device knows pinned memory by another address");
+    fields.optional("schedule", &S::schedule,
+                    "who decides when devices run what: commanded, eager, lazy, random, priority");
+    fields.optional("seed", &S::seed, "of what the devices choose");
+    fields.optional("num_ranks", &S::num_ranks, "workers, each with a device, 1 to 4");
+  }
 
   bool is_commanded() const { return schedule == Schedule::kCommanded; }
 };
@@ -147,12 +165,20 @@ std::size_t num_cpu_blocks_for(std::size_t num_gpu_blocks, std::uint32_t block_i
 /// Whether the CPU blocks are as many as the GPU blocks take.
 bool counts_fit(const Transfer& transfer, std::uint32_t block_size_factor);
 
+/// A transfer that is over.
 struct Ended {
+  static constexpr std::string_view kWord = "finished";
   std::uint32_t job_id = 0;
   Direction direction = Direction::kStore;
-  bool succeeded = false;
-  /// Nothing touches its memory any more. False only of what a lost device has not reported.
-  bool is_at_rest = true;
+  bool succeeded = true;
+  bool is_at_rest = true;  ///< false only of what a lost device has not reported
+  static void declare(auto& fields) {
+    using S = Ended;
+    fields.add("job", &S::job_id, "its number");
+    fields.add("direction", &S::direction, "store or load");
+    fields.optional("succeeded", &S::succeeded, "whether all was copied");
+    fields.optional("at_rest", &S::is_at_rest, "whether nothing touches its memory any more");
+  }
   void add_to(StateHash& hash) const { hash.add_all(job_id, direction, succeeded, is_at_rest); }
   friend bool operator==(const Ended&, const Ended&) = default;
 };
@@ -191,6 +217,7 @@ struct Counts {
   std::uint32_t num_races = 0;    ///< accesses to the same bytes that nothing orders
   std::uint32_t num_misuses = 0;  ///< calls that the runtime's documentation forbids
   Fault next_fault = Fault::kNone;
+  friend bool operator==(const Counts&, const Counts&) = default;
 };
 
 // clang-format off

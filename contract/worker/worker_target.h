@@ -2,11 +2,9 @@
 
 /// The `worker` target: its configuration line, its commands, its observations. Everything that
 /// reads or writes them derives from the declarations here (contract/core/declare.h). What the
-/// commands
-/// do: contract/worker/worker.h.
+/// commands do: contract/worker/worker.h.
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -29,21 +27,15 @@ struct GetFinished {
       "asks which transfers are over; devices that are not commanded, until all are"};
 };
 
-struct TransferAsync {
+struct TransferAsync : Transfer {
   static constexpr Verb kVerb{"transfer_async", "submits a load, or a store, which is deferred"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig,   ErrorCode::kShutDown,
                                             ErrorCode::kJobInFlight,   ErrorCode::kUnknownBlock,
                                             ErrorCode::kCountsDiffer,  ErrorCode::kListedTwice,
                                             ErrorCode::kBlockInFlight, ErrorCode::kNotOrdered};
-  std::uint32_t job = 0;
-  std::string direction = "store";
-  std::vector<std::uint32_t> gpu_blocks;
-  std::vector<std::uint32_t> cpu_blocks;
-  std::uint32_t block_index = 0;
-  bool has_event = true;
   static void declare(auto& fields) {
     using S = TransferAsync;
-    fields.add("job", &S::job, Domain::kCount, "its number");
+    fields.add("job", &S::job_id, Domain::kCount, "its number");
     fields.add("direction", &S::direction, Domain::kChoice, "store or load");
     fields.add("gpu_blocks", &S::gpu_blocks, Domain::kBlocks, "from or to, in order");
     fields.add("cpu_blocks", &S::cpu_blocks, Domain::kBlocks,
@@ -88,7 +80,7 @@ struct Forward {
 struct Advance {
   static constexpr Verb kVerb{"advance", "the device runs the next forward or transfer"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
-  std::string stream = "compute";
+  Stream stream = Stream::kCompute;
   std::uint32_t steps = 0;
   std::uint32_t rank = 0;
   static void declare(auto& fields) {
@@ -104,7 +96,7 @@ struct Advance {
 struct FailNext {
   static constexpr Verb kVerb{"fail_next", "the next transfer that is enqueued meets a fault"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
-  std::string fault = "copy";
+  Fault fault = Fault::kCopy;
   std::uint32_t rank = 0;
   static void declare(auto& fields) {
     using S = FailNext;
@@ -116,51 +108,6 @@ struct FailNext {
 
 using Command = std::variant<GetFinished, TransferAsync, StartKVTransfers, Wait, Shutdown, Forward,
                              Advance, FailNext>;
-
-struct Config {
-  std::string layout = "blocks_first";
-  std::string path = "batched";
-  std::uint32_t num_gpu_blocks = 8;
-  std::uint32_t num_cpu_blocks = 4;
-  std::uint32_t block_size_factor = 1;
-  std::uint32_t batch_entries_max = 64;
-  bool host_address_differs = false;
-  std::string schedule = "commanded";
-  std::uint32_t seed = 1;
-  std::uint32_t num_ranks = 1;
-  static void declare(auto& fields) {
-    using S = Config;
-    fields.add("layout", &S::layout,
-               "of the KV cache: blocks_first, kv_first, cross_layers, mamba, padded");
-    fields.add("path", &S::path, "how pages are copied: batched, looped, strided, kernel");
-    fields.add("num_gpu_blocks", &S::num_gpu_blocks, "1 to 64");
-    fields.add("num_cpu_blocks", &S::num_cpu_blocks, "1 to 64");
-    fields.add("block_size_factor", &S::block_size_factor, "pages of a CPU block, 1 to 8");
-    fields.add("batch_entries_max", &S::batch_entries_max, "the device refuses larger batches");
-    fields.add("host_address_differs", &S::host_address_differs,
-               "the device knows pinned memory by another address");
-    fields.optional("schedule", &S::schedule,
-                    "who decides when devices run what: commanded, eager, lazy, random, priority");
-    fields.optional("seed", &S::seed, "of what the devices choose");
-    fields.optional("num_ranks", &S::num_ranks, "workers, each with a device, 1 to 4");
-  }
-};
-
-/// A transfer that is over.
-struct FinishedJob {
-  static constexpr std::string_view kWord = "finished";
-  std::uint32_t job = 0;
-  std::string direction = "store";
-  bool succeeded = true;
-  bool at_rest = true;
-  static void declare(auto& fields) {
-    using S = FinishedJob;
-    fields.add("job", &S::job, "its number");
-    fields.add("direction", &S::direction, "store or load");
-    fields.optional("succeeded", &S::succeeded, "whether all was copied");
-    fields.optional("at_rest", &S::at_rest, "whether nothing touches its memory any more");
-  }
-};
 
 /// A page that holds something: a GPU block, or the part of a CPU block that takes one.
 struct Page {
@@ -183,24 +130,12 @@ struct Page {
 };
 
 /// What a worker and its device owe after a command.
-struct Observation {
+struct Observation : Counts {
   ErrorCode error = ErrorCode::kNone;
-  Reusable<std::vector<FinishedJob>> finished_jobs;
+  Reusable<std::vector<Ended>> finished_jobs;
   Reusable<bool> advanced;
   Reusable<bool> waited;
   std::vector<Page> seen;
-
-  std::uint32_t num_deferred = 0;
-  std::uint32_t num_in_flight = 0;
-  std::uint32_t num_enqueued = 0;
-  std::uint32_t num_enqueued_pages = 0;
-  std::uint32_t num_failed = 0;
-  std::string next_fault = "none";
-  std::uint32_t num_lost_events = 0;
-  std::uint32_t num_left_behind = 0;
-  std::uint32_t num_races = 0;
-  std::uint32_t num_misuses = 0;
-
   Reusable<std::vector<Page>> gpu_pages;
   Reusable<std::vector<Page>> cpu_pages;
   Reusable<std::uint32_t> num_stray_bytes;
@@ -237,6 +172,7 @@ struct Observation {
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
+using Config = Options;
 using World = NoWorld;
 
 }  // namespace worker

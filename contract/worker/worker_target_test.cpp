@@ -18,41 +18,16 @@ std::string error_of(const Config& config) {
   return options ? "" : options.error().to_text();
 }
 
-TEST(WorkerOptions, AreThoseOfTheConfiguration) {
+TEST(WorkerOptions, AreTheConfiguration) {
   Config config;
-  config.layout = "kv_first";
-  config.path = "strided";
+  config.layout = worker::Layout::kKVFirst;
   config.num_gpu_blocks = 64;
   config.num_cpu_blocks = 1;
   config.block_size_factor = 8;
   config.batch_entries_max = 1;
-  config.host_address_differs = true;
-
   const auto options = make_worker_options(config);
-
   ASSERT_TRUE(options);
-  EXPECT_EQ(options->layout, worker::Layout::kKVFirst);
-  EXPECT_EQ(options->path, worker::Path::kStrided);
-  EXPECT_EQ(options->num_gpu_blocks, 64U);
-  EXPECT_EQ(options->num_cpu_blocks, 1U);
-  EXPECT_EQ(options->block_size_factor, 8U);
-  EXPECT_EQ(options->batch_entries_max, 1U);
-  EXPECT_TRUE(options->host_address_differs);
-}
-
-TEST(WorkerOptions, HaveAWordForEachLayoutAndPath) {
-  for (const char* const layout : {"blocks_first", "kv_first", "cross_layers", "mamba", "padded"}) {
-    Config config;
-    config.layout = layout;
-    EXPECT_EQ(error_of(config), "");
-    EXPECT_EQ(kvfence::to_text(make_worker_options(config)->layout), layout);
-  }
-  for (const char* const path : {"batched", "looped", "strided", "kernel"}) {
-    Config config;
-    config.path = path;
-    EXPECT_EQ(error_of(config), "");
-    EXPECT_EQ(kvfence::to_text(make_worker_options(config)->path), path);
-  }
+  EXPECT_EQ(*options, config);
 }
 
 TEST(WorkerOptions, SayWhatIsWrong) {
@@ -61,10 +36,6 @@ TEST(WorkerOptions, SayWhatIsWrong) {
     spoil(config);
     return error_of(config);
   };
-  EXPECT_EQ(wrong([](Config& c) { c.layout = "columns"; }),
-            "found layout=columns, expected blocks_first, kv_first, cross_layers, mamba, padded");
-  EXPECT_EQ(wrong([](Config& c) { c.path = ""; }),
-            "found path=, expected batched, looped, strided, kernel");
   EXPECT_EQ(wrong([](Config& c) { c.num_gpu_blocks = 0; }),
             "found num_gpu_blocks=0, expected 1 to 64");
   EXPECT_EQ(wrong([](Config& c) { c.num_gpu_blocks = 65; }),
@@ -83,16 +54,18 @@ TEST(WorkerOptions, SayWhatIsWrong) {
 
 TEST(WorkerOptions, NameThePlace) {
   Config config;
-  config.path = "warp";
+  config.num_ranks = 5;
 
   const auto setup = WorkerTarget::prepare(config, "a.kvs", {2, 8});
 
   ASSERT_FALSE(setup);
-  EXPECT_EQ(setup.error().to_text(),
-            "a.kvs:2:8: found path=warp, expected batched, looped, strided, kernel");
+  EXPECT_EQ(setup.error().to_text(), "a.kvs:2:8: found num_ranks=5, expected 1 to 4");
 }
 
 TEST(WorkerWords, ReadAsWhatTheyStandFor) {
+  EXPECT_EQ(from_text<worker::Layout>("kv_first"), worker::Layout::kKVFirst);
+  EXPECT_EQ(from_text<worker::Path>("strided"), worker::Path::kStrided);
+  EXPECT_EQ(from_text<worker::Schedule>("random"), worker::Schedule::kRandom);
   EXPECT_EQ(from_text<worker::Direction>("load"), worker::Direction::kLoad);
   EXPECT_EQ(from_text<worker::Stream>("compute"), worker::Stream::kCompute);
   EXPECT_EQ(from_text<worker::Fault>("late"), worker::Fault::kLate);

@@ -42,17 +42,7 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     for (const worker::Seen& seen : seen_) {
       observed().seen.push_back(page_of(seen.rank, seen.gpu_block, seen.content));
     }
-    const worker::Counts counts = worker_->counts();
-    observed().num_deferred = counts.num_deferred;
-    observed().num_in_flight = counts.num_in_flight;
-    observed().num_enqueued = counts.num_enqueued;
-    observed().num_enqueued_pages = counts.num_enqueued_pages;
-    observed().num_failed = counts.num_failed;
-    observed().num_lost_events = counts.num_lost_events;
-    observed().num_left_behind = counts.num_left_behind;
-    observed().num_races = counts.num_races;
-    observed().num_misuses = counts.num_misuses;
-    observed().next_fault = to_text(counts.next_fault);
+    static_cast<worker::Counts&>(observed()) = worker_->counts();
     if (observe == Observe::kState) show_state();
   }
 
@@ -92,31 +82,16 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     observed().num_stray_bytes.emplace() = worker_->num_stray_bytes();
   }
 
-  void show_finished() {
-    std::vector<worker::FinishedJob>& finished = observed().finished_jobs.emplace();
-    finished.clear();
-    for (const worker::Ended& ended : ended_) {
-      finished.push_back(
-          {ended.job_id, std::string(to_text(ended.direction)), ended.succeeded, ended.is_at_rest});
-    }
-    ended_.clear();
+  /// Where the command reports what is over: empty.
+  std::vector<worker::Ended>& ended() {
+    std::vector<worker::Ended>& list = observed().finished_jobs.emplace();
+    list.clear();
+    return list;
   }
 
-  void run(const worker::GetFinished&) {
-    worker_->get_finished(ended_);
-    show_finished();
-  }
+  void run(const worker::GetFinished&) { worker_->get_finished(ended()); }
 
-  ErrorCode run(const worker::TransferAsync& command) {
-    const auto direction = from_text<worker::Direction>(command.direction);
-    if (!direction) return ErrorCode::kNotInConfig;
-    return worker_->transfer_async({.job_id = command.job,
-                                    .direction = *direction,
-                                    .gpu_blocks = command.gpu_blocks,
-                                    .cpu_blocks = command.cpu_blocks,
-                                    .block_index = command.block_index,
-                                    .has_event = command.has_event});
-  }
+  ErrorCode run(const worker::TransferAsync& command) { return worker_->transfer_async(command); }
 
   void run(const worker::StartKVTransfers&) { worker_->start_kv_transfers(); }
 
@@ -124,30 +99,23 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     observed().waited.emplace() = worker_->wait(command.jobs);
   }
 
-  void run(const worker::Shutdown&) {
-    worker_->shutdown(ended_);
-    show_finished();
-  }
+  void run(const worker::Shutdown&) { worker_->shutdown(ended()); }
 
   ErrorCode run(const worker::Forward& command) {
     return worker_->forward(command.reads, command.writes);
   }
 
   ErrorCode run(const worker::Advance& command) {
-    const auto stream = from_text<worker::Stream>(command.stream);
-    if (!stream || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
-    observed().advanced.emplace() = worker_->advance(command.rank, *stream, command.steps);
+    if (command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
+    observed().advanced.emplace() = worker_->advance(command.rank, command.stream, command.steps);
     return ErrorCode::kNone;
   }
 
   ErrorCode run(const worker::FailNext& command) {
-    const auto fault = from_text<worker::Fault>(command.fault);
-    if (!fault || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
     // When a device is lost that is not commanded, nobody can say.
-    if (*fault == worker::Fault::kSticky && !options_.is_commanded()) {
-      return ErrorCode::kNotInConfig;
-    }
-    worker_->fail_next(command.rank, *fault);
+    const bool can_be = command.fault != worker::Fault::kSticky || options_.is_commanded();
+    if (!can_be || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
+    worker_->fail_next(command.rank, command.fault);
     return ErrorCode::kNone;
   }
 
@@ -155,7 +123,6 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
   MakeWorker make_worker_;
   worker::Options options_;
   std::unique_ptr<Worker> worker_;
-  std::vector<worker::Ended> ended_;
   std::vector<worker::Seen> seen_;
 };
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,18 +34,20 @@ constexpr VerbWeights<Command> kWeights = {{
 /// Shutdown comes once in so many commands: nothing happens after it.
 constexpr std::uint32_t kShutdownOnceIn = 256;
 
-constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"};
-constexpr std::array<std::string_view, 5> kFaultKinds = {"copy", "wait", "record", "late",
-                                                         "partial"};
+constexpr std::array<Stream, 3> kStreams = {Stream::kCompute, Stream::kStore, Stream::kLoad};
+constexpr std::array<Fault, 5> kFaultKinds = {Fault::kCopy, Fault::kWait, Fault::kRecord,
+                                              Fault::kLate, Fault::kPartial};
 /// A device is lost once in so many faults: nothing runs after it.
 constexpr std::uint32_t kStickyOnceIn = 8;
 /// Mostly, devices are commanded, and of one rank.
 constexpr std::uint32_t kFreeOnceIn = 3;
 constexpr std::uint32_t kRanksOnceIn = 4;
-constexpr std::array<std::string_view, 4> kFreeSchedules = {"eager", "lazy", "random", "priority"};
-constexpr std::array<std::string_view, 5> kLayouts = {"blocks_first", "kv_first", "cross_layers",
-                                                      "mamba", "padded"};
-constexpr std::array<std::string_view, 4> kPaths = {"batched", "looped", "strided", "kernel"};
+constexpr std::array<Schedule, 4> kFreeSchedules = {Schedule::kEager, Schedule::kLazy,
+                                                    Schedule::kRandom, Schedule::kPriority};
+constexpr std::array<Layout, 5> kLayouts = {Layout::kBlocksFirst, Layout::kKVFirst,
+                                            Layout::kCrossLayers, Layout::kMamba, Layout::kPadded};
+constexpr std::array<Path, 4> kPaths = {Path::kBatched, Path::kLooped, Path::kStrided,
+                                        Path::kKernel};
 
 
 class Generator final : public GeneratorFor<WorkerTarget> {
@@ -60,7 +61,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
       swarm_.raise(index);
     }
     // A free device makes progress by itself, and asking ends all that is in flight.
-    if (config.schedule != "commanded") {
+    if (!config.is_commanded()) {
       swarm_.set(index_of<Advance>(kWeights), 8);
       swarm_.set(index_of<GetFinished>(kWeights), 5);
     }
@@ -91,7 +92,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     } else if (turn == num_streams * config_.num_ranks + 1) {
       last_ = GetFinished{};
     } else {
-      last_ = Advance{std::string(kStreams[turn % num_streams]), 16, (turn - 1) / num_streams};
+      last_ = Advance{kStreams[turn % num_streams], 16, (turn - 1) / num_streams};
     }
     return last_;
   }
@@ -103,8 +104,8 @@ class Generator final : public GeneratorFor<WorkerTarget> {
       if (now.error == ErrorCode::kNone) jobs_.push_back(*submitted);
     }
     if (!now.finished_jobs.has_value()) return;
-    for (const FinishedJob& job : *now.finished_jobs) {
-      std::erase_if(jobs_, [&](const TransferAsync& other) { return other.job == job.job; });
+    for (const Ended& job : *now.finished_jobs) {
+      std::erase_if(jobs_, [&](const TransferAsync& other) { return other.job_id == job.job_id; });
     }
   }
 
@@ -120,7 +121,8 @@ class Generator final : public GeneratorFor<WorkerTarget> {
       const std::uint32_t count = 1 + skewed(choices, 3);
       for (std::uint32_t index = 0; index < count; ++index) {
         const bool is_known = !jobs_.empty() && !choices.once_in(16);
-        command.jobs.push_back(is_known ? pick(choices, jobs_).job : choices.below(next_job_ + 2));
+        command.jobs.push_back(is_known ? pick(choices, jobs_).job_id
+                                        : choices.below(next_job_ + 2));
       }
       return command;
     }
@@ -129,9 +131,9 @@ class Generator final : public GeneratorFor<WorkerTarget> {
 
   Command draw_transfer(Choices& choices) {
     TransferAsync command;
-    command.direction = choices.once_in(2) ? "load" : "store";
-    command.job = next_job_++;
-    if (!jobs_.empty() && choices.once_in(24)) command.job = pick(choices, jobs_).job;
+    command.direction = choices.once_in(2) ? Direction::kLoad : Direction::kStore;
+    command.job_id = next_job_++;
+    if (!jobs_.empty() && choices.once_in(24)) command.job_id = pick(choices, jobs_).job_id;
     command.block_index = choices.once_in(2) ? choices.below(2 * config_.block_size_factor) : 0;
     const std::uint32_t skipped = command.block_index % config_.block_size_factor;
     const std::uint32_t num_places = config_.num_cpu_blocks * config_.block_size_factor;
@@ -170,7 +172,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
         config_.num_gpu_blocks, choices.below(4),
         [&](std::uint32_t block) {
           const bool is_written = contains(command.writes, block);
-          return !is_written && !is_used(block, true, "store");
+          return !is_written && !is_used(block, true, Direction::kStore);
         },
         choices);
     if (choices.once_in(64)) command.reads.push_back(config_.num_gpu_blocks);
@@ -178,15 +180,15 @@ class Generator final : public GeneratorFor<WorkerTarget> {
   }
 
   Command draw_advance(Choices& choices) const {
-    Advance command{std::string(pick(choices, kStreams))};
+    Advance command{pick(choices, kStreams)};
     if (choices.once_in(4)) command.steps = 1 + choices.below(6);
     command.rank = draw_rank(choices);
     return command;
   }
 
   Command draw_fault(Choices& choices) const {
-    FailNext command{std::string(pick(choices, kFaultKinds))};
-    if (choices.once_in(kStickyOnceIn)) command.fault = "sticky";
+    FailNext command{pick(choices, kFaultKinds)};
+    if (choices.once_in(kStickyOnceIn)) command.fault = Fault::kSticky;
     command.rank = draw_rank(choices);
     return command;
   }
@@ -211,7 +213,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
   }
 
   /// Whether a transfer under way in another direction than this one names it.
-  bool is_used(std::uint32_t number, bool on_gpu, const std::string& direction) const {
+  bool is_used(std::uint32_t number, bool on_gpu, std::optional<Direction> direction) const {
     return std::ranges::any_of(jobs_, [&](const TransferAsync& job) {
       const std::vector<std::uint32_t>& blocks = on_gpu ? job.gpu_blocks : job.cpu_blocks;
       return job.direction != direction && contains(blocks, number);

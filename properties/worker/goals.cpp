@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -49,16 +49,16 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
   using GoalCounter::GoalCounter;
 
   void count(const Command& command) {
-    const bool is_met = before().next_fault != "none" && after().next_fault == "none" &&
+    const bool is_met = before().next_fault != Fault::kNone && after().next_fault == Fault::kNone &&
                         !std::holds_alternative<FailNext>(command);
-    add("copy_failed", is_met && before().next_fault == "copy");
-    add("wait_failed", is_met && before().next_fault == "wait");
-    add("record_failed", is_met && before().next_fault == "record");
-    add("end_denied", is_met && before().next_fault == "late");
-    add("copy_failed_in_part", is_met && before().next_fault == "partial");
-    add("device_lost", is_met && before().next_fault == "sticky");
+    add("copy_failed", is_met && before().next_fault == Fault::kCopy);
+    add("wait_failed", is_met && before().next_fault == Fault::kWait);
+    add("record_failed", is_met && before().next_fault == Fault::kRecord);
+    add("end_denied", is_met && before().next_fault == Fault::kLate);
+    add("copy_failed_in_part", is_met && before().next_fault == Fault::kPartial);
+    add("device_lost", is_met && before().next_fault == Fault::kSticky);
     num_faults_ += is_met;
-    is_lost_ |= is_met && before().next_fault == "sticky";
+    is_lost_ |= is_met && before().next_fault == Fault::kSticky;
     const bool runs_nothing = std::holds_alternative<Advance>(command) ||
                               std::holds_alternative<GetFinished>(command) ||
                               std::holds_alternative<FailNext>(command);
@@ -68,9 +68,9 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
       add("first_block_skipped",
           !submitted->gpu_blocks.empty() && submitted->block_index % block_size_factor_ != 0);
     } else if (const auto* advance = std::get_if<Advance>(&command)) {
-      const std::string stream = advance->stream + std::to_string(advance->rank);
+      const std::pair stream(advance->stream, advance->rank);
       const bool was_idle = contains(idle_streams_, stream);
-      add("transfer_blocked", advance->stream != "compute" && *after().advanced && was_idle);
+      add("transfer_blocked", advance->stream != Stream::kCompute && *after().advanced && was_idle);
       add("part_ran", advance->steps > 0 && *after().advanced);
       if (!*after().advanced) idle_streams_.push_back(stream);
     } else if (std::holds_alternative<Wait>(command)) {
@@ -96,8 +96,8 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
   void count_reports() {
     bool has_store = false;
     bool has_load = false;
-    for (const FinishedJob& job : *after().finished_jobs) {
-      const bool is_load = job.direction == "load";
+    for (const Ended& job : *after().finished_jobs) {
+      const bool is_load = job.direction == Direction::kLoad;
       has_load |= is_load;
       has_store |= !is_load;
       add("store_reported", !is_load && job.succeeded);
@@ -114,13 +114,13 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
 
   const std::uint32_t block_size_factor_ = config().block_size_factor;
   const std::uint32_t num_ranks_ = config().num_ranks;
-  const bool is_commanded_ = config().schedule == "commanded";
+  const bool is_commanded_ = config().is_commanded();
   std::uint32_t num_faults_ = 0;  ///< met
   std::uint32_t num_failed_ = 0;
   bool is_lost_ = false;  ///< a transfer has met the error that ends a device
   /// The streams whose transfers could not run when they were last asked to; nothing but the device
   /// has done anything since.
-  std::vector<std::string> idle_streams_;
+  std::vector<std::pair<Stream, std::uint32_t>> idle_streams_;
 };
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -70,16 +69,6 @@ Page page_at(const std::vector<Page>& pages, std::uint32_t rank, std::uint32_t n
   return {.number = number, .rank = rank};
 }
 
-/// Of a command that was accepted: it has a direction.
-Transfer transfer_of(const TransferAsync& command) {
-  return {.job_id = command.job,
-          .direction = *from_text<Direction>(command.direction),
-          .gpu_blocks = command.gpu_blocks,
-          .cpu_blocks = command.cpu_blocks,
-          .block_index = command.block_index,
-          .has_event = command.has_event};
-}
-
 class Invariants final : public RulesFor<WorkerTarget> {
  public:
   explicit Invariants(const Options& options) : options_(options) {}
@@ -102,7 +91,7 @@ class Invariants final : public RulesFor<WorkerTarget> {
     }
     if (observation.error == ErrorCode::kNone) {
       if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
-        if (auto found = check_writes(transfer_of(*submitted))) return found;
+        if (auto found = check_writes(*submitted)) return found;
       }
       take_in(command);
     }
@@ -147,7 +136,7 @@ class Invariants final : public RulesFor<WorkerTarget> {
 
   void take_in(const Command& command) {
     if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
-      jobs_.push_back(transfer_of(*submitted));
+      jobs_.push_back(*submitted);
     } else if (const auto* forward = std::get_if<Forward>(&command)) {
       writes_.push_back(forward->writes);
     } else if (const auto* failing = std::get_if<FailNext>(&command)) {
@@ -156,11 +145,11 @@ class Invariants final : public RulesFor<WorkerTarget> {
   }
 
   /// A fault that was armed and is not any more has been met.
-  void take_in_fault(const std::string& next_fault) {
-    if (next_fault_ != "none" && next_fault == "none" && next_fault_ != "late") {
+  void take_in_fault(Fault next_fault) {
+    if (fails(next_fault_) && next_fault == Fault::kNone) {
       ++num_faults_met_;
-      may_be_torn_ |= next_fault_ == "partial" || next_fault_ == "sticky";
-      may_be_lost_ |= next_fault_ == "sticky";
+      may_be_torn_ |= next_fault_ == Fault::kPartial || next_fault_ == Fault::kSticky;
+      may_be_lost_ |= next_fault_ == Fault::kSticky;
     }
     next_fault_ = next_fault;
   }
@@ -180,14 +169,14 @@ class Invariants final : public RulesFor<WorkerTarget> {
   }
 
   Found check_reports(const Observation& observation) {
-    const std::vector<FinishedJob>& finished = *observation.finished_jobs;
+    const std::vector<Ended>& finished = *observation.finished_jobs;
     std::vector<Transfer> reported;
-    for (const FinishedJob& report : finished) {
+    for (const Ended& report : finished) {
       const auto job = std::ranges::find_if(jobs_, [&](const Transfer& taken) {
-        return taken.job_id == report.job && to_text(taken.direction) == report.direction;
+        return taken.job_id == report.job_id && taken.direction == report.direction;
       });
       if (job == jobs_.end()) {
-        return broken("each_transfer_is_reported_once", "finished_jobs", std::vector<FinishedJob>{},
+        return broken("each_transfer_is_reported_once", "finished_jobs", std::vector<Ended>{},
                       {report});
       }
       reported.push_back(*job);
@@ -230,7 +219,7 @@ class Invariants final : public RulesFor<WorkerTarget> {
   Options options_;
   std::vector<Transfer> jobs_;                      ///< taken, not reported, in order
   std::vector<std::vector<std::uint32_t>> writes_;  ///< of each forward
-  std::string next_fault_ = "none";
+  Fault next_fault_ = Fault::kNone;
   bool may_be_torn_ = false;
   bool may_be_lost_ = false;
   std::uint32_t num_faults_met_ = 0;

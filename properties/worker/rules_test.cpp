@@ -36,14 +36,14 @@ std::vector<Shown> right_run() {
   const Page on_cpu{.number = 1, .of_block = 2, .generation = 1};
   std::vector<Shown> run;
   run.push_back({Forward{{}, {2}}, shown(0, 0, {}, {})});
-  run.push_back({TransferAsync{7, "store", {2}, {1}}, shown(1, 0, {}, {})});
+  run.push_back({TransferAsync{{7, Direction::kStore, {2}, {1}}}, shown(1, 0, {}, {})});
   run.push_back({StartKVTransfers{}, shown(0, 1, {}, {})});
-  run.push_back({Advance{"compute"}, shown(0, 1, {on_gpu}, {})});
+  run.push_back({Advance{Stream::kCompute}, shown(0, 1, {on_gpu}, {})});
   run.back().observation.advanced.emplace() = true;
-  run.push_back({Advance{"store"}, shown(0, 1, {on_gpu}, {on_cpu})});
+  run.push_back({Advance{Stream::kStore}, shown(0, 1, {on_gpu}, {on_cpu})});
   run.back().observation.advanced.emplace() = true;
   run.push_back({GetFinished{}, shown(0, 0, {on_gpu}, {on_cpu})});
-  run.back().observation.finished_jobs.emplace() = {{7, "store", true}};
+  run.back().observation.finished_jobs.emplace() = {{7, Direction::kStore, true}};
   return run;
 }
 
@@ -52,15 +52,15 @@ std::vector<Shown> failing_run() {
   const Page on_gpu{.number = 2, .of_block = 2, .generation = 1};
   std::vector<Shown> run;
   run.push_back({Forward{{}, {2}}, shown(0, 0, {}, {})});
-  run.push_back({FailNext{"copy"}, shown(0, 0, {}, {})});
-  run.back().observation.next_fault = "copy";
-  run.push_back({TransferAsync{7, "store", {2}, {1}}, shown(1, 0, {}, {})});
-  run.back().observation.next_fault = "copy";
+  run.push_back({FailNext{Fault::kCopy}, shown(0, 0, {}, {})});
+  run.back().observation.next_fault = Fault::kCopy;
+  run.push_back({TransferAsync{{7, Direction::kStore, {2}, {1}}}, shown(1, 0, {}, {})});
+  run.back().observation.next_fault = Fault::kCopy;
   run.push_back({StartKVTransfers{}, shown(0, 1, {}, {})});
-  run.push_back({Advance{"compute"}, shown(0, 1, {on_gpu}, {})});
+  run.push_back({Advance{Stream::kCompute}, shown(0, 1, {on_gpu}, {})});
   run.back().observation.advanced.emplace() = true;
   run.push_back({GetFinished{}, shown(0, 0, {on_gpu}, {})});
-  run.back().observation.finished_jobs.emplace() = {{7, "store", false}};
+  run.back().observation.finished_jobs.emplace() = {{7, Direction::kStore, false}};
   return run;
 }
 
@@ -101,15 +101,15 @@ TEST(WorkerInvariants, EachTurnsRedAtAWrongMember) {
        [](Shown& at) { at.observation.num_stray_bytes.emplace() = 5; }},
       {"each_transfer_is_reported_once", 5,
        [](Shown& at) {
-         at.observation.finished_jobs.emplace().push_back({7, "store", true});
+         at.observation.finished_jobs.emplace().push_back({7, Direction::kStore, true});
        }},
       {"each_transfer_is_reported_once", 5,
        [](Shown& at) {
-         at.observation.finished_jobs.emplace() = {{8, "store", true}};
+         at.observation.finished_jobs.emplace() = {{8, Direction::kStore, true}};
        }},
       {"each_transfer_is_reported_once", 5,
        [](Shown& at) {
-         at.observation.finished_jobs.emplace() = {{7, "load", true}};
+         at.observation.finished_jobs.emplace() = {{7, Direction::kLoad, true}};
        }},
       {"transfers_add_up", 1, [](Shown& at) { at.observation.num_deferred = 0; }},
       {"transfers_add_up", 3, [](Shown& at) { at.observation.num_in_flight = 0; }},
@@ -122,20 +122,20 @@ TEST(WorkerInvariants, EachTurnsRedAtAWrongMember) {
       {"what_succeeded_arrived", 5, [](Shown& at) { at.observation.cpu_pages.emplace().clear(); }},
       {"failures_are_those_of_faults", 5,
        [](Shown& at) {
-         at.observation.finished_jobs.emplace() = {{7, "store", false}};
+         at.observation.finished_jobs.emplace() = {{7, Direction::kStore, false}};
        }},
       {"failures_are_those_of_faults", 5,
        [](Shown& at) {
-         at.observation.finished_jobs.emplace() = {{7, "store", true}};
+         at.observation.finished_jobs.emplace() = {{7, Direction::kStore, true}};
        },
        /*of_failing_run=*/true},
       {"a_page_has_one_writer", 1,
        [](Shown& at) {
-         at.command = TransferAsync{7, "store", {2, 3}, {1, 1}};
+         at.command = TransferAsync{{7, Direction::kStore, {2, 3}, {1, 1}}};
        }},
       {"a_page_has_one_writer", 1,
        [](Shown& at) {
-         at.command = TransferAsync{7, "store", {2, 3}, {1}};
+         at.command = TransferAsync{{7, Direction::kStore, {2, 3}, {1}}};
        }},
   };
   std::set<std::string_view> turned_red;
@@ -154,7 +154,7 @@ TEST(WorkerInvariants, EachTurnsRedAtAWrongMember) {
 TEST(WorkerInvariants, SeeABlockOfTheOtherDirection) {
   std::vector<Shown> run = right_run();
   run.resize(3);
-  run.push_back({TransferAsync{8, "load", {2}, {3}}, shown(0, 2, {}, {})});
+  run.push_back({TransferAsync{{8, Direction::kLoad, {2}, {3}}}, shown(0, 2, {}, {})});
   const auto found = judge(run);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->oracle, "a_page_has_one_writer");

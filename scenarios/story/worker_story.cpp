@@ -42,13 +42,9 @@ StoryContent content_of(const worker::Page& page, bool is_gpu, std::size_t comma
 }
 
 StoryTransfer transfer_of(const worker::TransferAsync& command, std::uint32_t block_size_factor) {
-  const worker::Transfer transfer{.gpu_blocks = command.gpu_blocks,
-                                  .cpu_blocks = command.cpu_blocks,
-                                  .block_index = command.block_index};
-  StoryTransfer told{.direction = *from_text<worker::Direction>(command.direction),
-                     .job = command.job};
+  StoryTransfer told{.direction = command.direction, .job = command.job_id};
   for (const std::uint32_t block : command.gpu_blocks) told.pages.insert({0, true, block});
-  for (const std::uint32_t page : worker::cpu_pages_of(transfer, block_size_factor)) {
+  for (const std::uint32_t page : worker::cpu_pages_of(command, block_size_factor)) {
     told.pages.insert({0, false, page});
   }
   return told;
