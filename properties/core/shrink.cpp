@@ -135,7 +135,6 @@ ScenarioSize size_of(const Scenario& scenario) {
   size.num_characters = num_characters(scenario.config.declared());
   for (std::size_t step = 0; step < scenario.steps.size(); ++step) {
     size.num_characters += num_characters(scenario.steps[step].command.declared());
-    if (scenario.steps[step].expectation) ++size.num_characters;
   }
   size.text = print(to_document(scenario));
   return size;
@@ -150,10 +149,8 @@ class Shrinker {
 
   ShrinkResult run(Scenario failing) {
     best_ = failing;
-    if (!options_.keep_expectations) {
-      for (Step& step : best_.steps) step.expectation.reset();
-      best_.digests.reset();
-    }
+    for (Step& step : best_.steps) step.expectation.reset();
+    best_.digests.reset();
     size_ = size_of(best_);
     ++tries_;
     const Parsed<Setup> setup = prepare(best_);
@@ -166,8 +163,7 @@ class Shrinker {
       remove_commands();
       simplify_arguments();
       simplify_config();
-      drop_expectations();
-      shorten_runs();
+      exhaust(&Shrinker::shorten_one_run);
       merge_requests();
       fold_tokens();
       shorten_steps();
@@ -177,13 +173,13 @@ class Shrinker {
       }
       lower_counts();
       // The expensive ones only where nothing else helps any more.
-      if (accepted_ == accepted_before) drop_requests_with_jobs();
-      if (accepted_ == accepted_before) drop_runs_with_jobs();
+      if (accepted_ == accepted_before) exhaust(&Shrinker::drop_one_request_with_jobs);
+      if (accepted_ == accepted_before) exhaust(&Shrinker::drop_one_run_with_jobs);
       if (accepted_ == accepted_before) remove_pairs();
       if (accepted_ == accepted_before) fold_keys();
       if (accepted_ == accepted_before) drop_pairs_with_counts();
-      if (accepted_ == accepted_before) lower_pairs_of_counts();
-      if (accepted_ == accepted_before) drop_steps_with_blocks();
+      if (accepted_ == accepted_before) exhaust(&Shrinker::lower_one_pair_of_counts);
+      if (accepted_ == accepted_before) exhaust(&Shrinker::drop_some_steps_with_blocks);
     } while (accepted_ != accepted_before);
     return {std::move(best_), tries_, accepted_, true, !out_of_tries()};
   }
@@ -232,6 +228,12 @@ class Shrinker {
     return fails;
   }
 
+  /// Each accepted edit changes the places, so the search starts over.
+  void exhaust(bool (Shrinker::*edit_once)()) {
+    while ((this->*edit_once)()) {
+    }
+  }
+
   static void erase(Edited& scenario, std::size_t begin, std::size_t end) {
     erase_range(scenario.steps, begin, end);
   }
@@ -277,11 +279,6 @@ class Shrinker {
 
   /// A request and the jobs that came of it, which no command can leave alone while later jobs are
   /// named by numbers that count them.
-  void drop_requests_with_jobs() {
-    while (drop_one_request_with_jobs()) {
-    }
-  }
-
   bool drop_one_request_with_jobs() {
     const std::vector<std::uint32_t> firsts = first_jobs();
     if (firsts.empty()) return false;
@@ -372,13 +369,6 @@ class Shrinker {
 
   void simplify_config() {
     simplify_members([](const Edited& scenario) { return scenario.config.declared(); });
-  }
-
-  void drop_expectations() {
-    for (std::size_t index = 0; index < num_steps(); ++index) {
-      if (!best_.steps[index].expectation) continue;
-      attempt([&](Edited& scenario) { scenario.steps[index].expectation.reset(); });
-    }
   }
 
   /// Makes two requests one, and gives those that are left the names A, B, C.
@@ -656,9 +646,10 @@ class Shrinker {
     });
   }
 
-  /// The block ids from which on a shift makes a difference.
-  std::vector<std::optional<std::uint32_t>> shift_starts() const {
-    std::vector<std::optional<std::uint32_t>> starts;
+  using ShiftStarts = std::vector<std::optional<std::uint32_t>>;
+
+  /// Those, and the block ids from which on a shift makes a difference.
+  ShiftStarts shift_starts(ShiftStarts starts = {}) const {
     for (std::uint32_t block : distinct_values({Domain::kBlocks})) starts.push_back(block);
     return starts;
   }
@@ -673,9 +664,7 @@ class Shrinker {
       });
     })) {
     }
-    // Each accepted edit changes the places, so the search starts over.
-    while (lower_one_count_with_blocks()) {
-    }
+    exhaust(&Shrinker::lower_one_count_with_blocks);
   }
 
   bool lower_one_count_with_blocks() {
@@ -692,17 +681,11 @@ class Shrinker {
     return false;
   }
 
-  void lower_pairs_of_counts() {
-    while (lower_one_pair_of_counts()) {
-    }
-  }
-
   /// A pool and what drains it: two counts, and the ids of the blocks at its end.
   bool lower_one_pair_of_counts() {
     const std::vector<Count> found = counts();
     if (found.size() > kPairsNumbersMax) return false;
-    std::vector<std::optional<std::uint32_t>> starts = shift_starts();
-    starts.insert(starts.begin(), std::nullopt);
+    const ShiftStarts starts = shift_starts({std::nullopt});
     for (const auto& start : starts) {
       for (std::size_t first = 0; first < found.size(); ++first) {
         for (std::size_t second = first + 1; second < found.size(); ++second) {
@@ -716,16 +699,10 @@ class Shrinker {
     return false;
   }
 
-  void shorten_runs() {
-    while (shorten_one_run()) {
-    }
-  }
-
   /// A few commands that repeat themselves, such as plan and update, and what says how often: a
   /// count, or the tokens that each time takes one of.
   bool shorten_one_run() {
-    std::vector<std::optional<std::uint32_t>> starts = shift_starts();
-    starts.insert(starts.begin(), std::nullopt);
+    const ShiftStarts starts = shift_starts({std::nullopt});
     for (const Run& run : runs()) {
       for (std::size_t by = run.num_repeats; by > 0; by /= 2) {
         for (const auto& start : starts) {
@@ -775,11 +752,6 @@ class Shrinker {
     if (num_steps() > kPairsCommandsMax) return;
     for (std::size_t begin = num_steps(); begin-- > 0;) {
       if (begin + 2 <= num_steps()) shorten_run(begin, 2, 1, std::nullopt);
-    }
-  }
-
-  void drop_runs_with_jobs() {
-    while (drop_one_run_with_jobs()) {
     }
   }
 
@@ -833,11 +805,6 @@ class Shrinker {
       if (!(best_.steps[at].command == best_.steps[at - period].command)) return false;
     }
     return true;
-  }
-
-  void drop_steps_with_blocks() {
-    while (drop_some_steps_with_blocks()) {
-    }
   }
 
   /// Neighbouring commands that only keep a block away: drops them, and with them the block, from

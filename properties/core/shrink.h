@@ -18,8 +18,6 @@ namespace kvfence {
 struct ShrinkOptions {
   std::size_t tries_max = 20'000;           ///< runs of the predicate
   std::optional<std::size_t> failing_step;  ///< index of the command that failed, where known
-  /// Only where an expectation is what fails: a step keeps or loses its expectation as a whole.
-  bool keep_expectations = false;
   /// Told after every try.
   std::function<void(std::size_t tries, std::size_t num_commands)> progress;
 };
@@ -35,7 +33,7 @@ struct ShrinkResult {
 /// Whether a scenario, run from its start, fails in the way that is looked for.
 using StillFails = std::function<bool(const Scenario& scenario, const Setup& setup)>;
 
-/// The smallest scenario found for which still_fails holds.
+/// The smallest scenario found for which still_fails holds, without expectations.
 ///
 /// Cost: at most options.tries_max runs; a scenario is printed once for each.
 ShrinkResult shrink(Scenario failing, const StillFails& still_fails,
