@@ -46,25 +46,28 @@ class KVCacheDriver final
     return entry && entry->is_new ? ErrorCode::kNone : ErrorCode::kAlreadyDeclared;
   }
 
-  ErrorCode run(const kv_cache::AppendTokens& command, const World& world) {
-    return world.find(command.request) ? ErrorCode::kNone : ErrorCode::kUnknownRequest;
+  /// What names a request is refused where there is no such request.
+  template <class Named>
+  requires requires(const Named& command) { command.request; }
+  ErrorCode run(const Named& command, const World& world) {
+    const Entry* const entry = world.find(command.request);
+    if (!entry) return ErrorCode::kUnknownRequest;
+    return error_of([&] { return run(command, world, *entry); });
   }
+
+  void run(const kv_cache::AppendTokens&, const World&, const Entry&) {}
 
   void run(const kv_cache::NewStepStarts&, const World&) { component_->new_step_starts(); }
 
-  ErrorCode run(const kv_cache::GetComputedBlocks& command, const World& world) {
-    const Entry* entry = world.find(command.request);
-    if (!entry) return ErrorCode::kUnknownRequest;
-    component_->get_computed_blocks(request_of(world, *entry, 0, command.was_preempted), hit_);
+  void run(const kv_cache::GetComputedBlocks& command, const World& world, const Entry& entry) {
+    component_->get_computed_blocks(request_of(world, entry, 0, command.was_preempted), hit_);
     observed().blocks.emplace() = hit_.blocks;
     observed().num_hit_tokens.emplace() = hit_.num_tokens;
-    return ErrorCode::kNone;
   }
 
-  ErrorCode run(const kv_cache::CanFitFullSequence& command, const World& world) {
-    const Entry* entry = world.find(command.request);
-    if (!entry) return ErrorCode::kUnknownRequest;
-    const KVRequest request = request_of(world, *entry, command.num_computed_tokens, false);
+  ErrorCode run(const kv_cache::CanFitFullSequence& command, const World& world,
+                const Entry& entry) {
+    const KVRequest request = request_of(world, entry, command.num_computed_tokens, false);
     if (command.from_cache) component_->get_computed_blocks(request, hit_);
     bool fits = false;
     const ErrorCode error = component_->can_fit_full_sequence(
@@ -74,11 +77,9 @@ class KVCacheDriver final
     return error;
   }
 
-  ErrorCode run(const kv_cache::AllocateSlots& command, const World& world) {
-    const Entry* entry = world.find(command.request);
-    if (!entry) return ErrorCode::kUnknownRequest;
+  ErrorCode run(const kv_cache::AllocateSlots& command, const World& world, const Entry& entry) {
     const KVRequest request =
-        request_of(world, *entry, command.num_computed_tokens, command.was_preempted);
+        request_of(world, entry, command.num_computed_tokens, command.was_preempted);
     if (command.from_cache) component_->get_computed_blocks(request, hit_);
     bool allocated = false;
     BlocksByGroup& blocks = observed().blocks.emplace();
@@ -101,25 +102,17 @@ class KVCacheDriver final
     return error;
   }
 
-  ErrorCode run(const kv_cache::CacheBlocks& command, const World& world) {
-    const Entry* entry = world.find(command.request);
-    if (!entry) return ErrorCode::kUnknownRequest;
-    return component_->cache_blocks(request_of(world, *entry, command.num_computed_tokens, false),
+  ErrorCode run(const kv_cache::CacheBlocks& command, const World& world, const Entry& entry) {
+    return component_->cache_blocks(request_of(world, entry, command.num_computed_tokens, false),
                                     command.num_computed_tokens);
   }
 
-  ErrorCode run(const kv_cache::Free& command, const World& world) {
-    const Entry* entry = world.find(command.request);
-    if (!entry) return ErrorCode::kUnknownRequest;
-    component_->free(entry->index);
-    return ErrorCode::kNone;
+  void run(const kv_cache::Free&, const World&, const Entry& entry) {
+    component_->free(entry.index);
   }
 
-  ErrorCode run(const kv_cache::RemoveSkippedBlocks& command, const World& world) {
-    const Entry* entry = world.find(command.request);
-    if (!entry) return ErrorCode::kUnknownRequest;
-    component_->remove_skipped_blocks(entry->index, command.total_computed_tokens);
-    return ErrorCode::kNone;
+  void run(const kv_cache::RemoveSkippedBlocks& command, const World&, const Entry& entry) {
+    component_->remove_skipped_blocks(entry.index, command.total_computed_tokens);
   }
 
   ErrorCode run(const kv_cache::EvictBlocks& command, const World&) {
@@ -130,20 +123,15 @@ class KVCacheDriver final
     observed().success.emplace() = component_->reset_prefix_cache();
   }
 
-  ErrorCode run(const kv_cache::GetNumCommonPrefixBlocks& command, const World& world) {
-    const Entry* entry = world.find(command.request);
-    if (!entry) return ErrorCode::kUnknownRequest;
+  ErrorCode run(const kv_cache::GetNumCommonPrefixBlocks&, const World&, const Entry& entry) {
     const ErrorCode error =
-        component_->get_num_common_prefix_blocks(entry->index, observed().counts.emplace());
+        component_->get_num_common_prefix_blocks(entry.index, observed().counts.emplace());
     if (error != ErrorCode::kNone) observed().counts.reset();
     return error;
   }
 
-  ErrorCode run(const kv_cache::GetUnhashedBlockIds& command, const World& world) {
-    const Entry* entry = world.find(command.request);
-    if (!entry) return ErrorCode::kUnknownRequest;
-    component_->get_unhashed_block_ids(entry->index, observed().blocks.emplace());
-    return ErrorCode::kNone;
+  void run(const kv_cache::GetUnhashedBlockIds&, const World&, const Entry& entry) {
+    component_->get_unhashed_block_ids(entry.index, observed().blocks.emplace());
   }
 
   void run(const kv_cache::TakeNewBlockIds&, const World&) {

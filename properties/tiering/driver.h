@@ -12,6 +12,7 @@
 /// complete, and something else before that.
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -86,9 +87,6 @@ class TieringDriver final : public DriverOf<TieringTarget> {
 
  private:
   bool has_tier(std::uint32_t tier) { return tier < manager_->tiers().size(); }
-  bool has_files(const tiering::OfTier& command) {
-    return has_tier(command.tier) && tier(command.tier).files() != nullptr;
-  }
   ScriptedTier& tier(std::uint32_t place) { return scripted_tier_at(manager_->tiers(), place); }
 
   void run(const tiering::Lookup& command) {
@@ -174,52 +172,51 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     show_events(taken_, observed().events.emplace());
   }
 
-  ErrorCode run(const tiering::TierFinish& command) {
+  /// What names a tier is refused where there is no such tier, or none with files where it is about
+  /// files.
+  ErrorCode run(const std::derived_from<tiering::OfTier> auto& command) {
     if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
-    tier(command.tier).finish(command.job, command.success);
-    return ErrorCode::kNone;
+    ScriptedTier& named = tier(command.tier);
+    if constexpr (requires { run(command, named); }) {
+      run(command, named);
+      return ErrorCode::kNone;
+    } else {
+      if (!named.files()) return ErrorCode::kNotInConfig;
+      return error_of([&] { return run(command, *named.files()); });
+    }
   }
 
-  ErrorCode run(const tiering::TierAskAgain& command) {
-    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
-    tier(command.tier).ask_again(key_of_number(command.key), command.times);
-    return ErrorCode::kNone;
+  void run(const tiering::TierFinish& command, ScriptedTier& named) {
+    named.finish(command.job, command.success);
   }
 
-  ErrorCode run(const tiering::TierAdd& command) {
-    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
-    for (OffloadKeyView key : keys_.of(command.keys)) tier(command.tier).add(key);
-    return ErrorCode::kNone;
+  void run(const tiering::TierAskAgain& command, ScriptedTier& named) {
+    named.ask_again(key_of_number(command.key), command.times);
   }
 
-  ErrorCode run(const tiering::TierDrop& command) {
-    if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
-    for (OffloadKeyView key : keys_.of(command.keys)) tier(command.tier).drop(key);
-    return ErrorCode::kNone;
+  void run(const tiering::TierAdd& command, ScriptedTier& named) {
+    for (OffloadKeyView key : keys_.of(command.keys)) named.add(key);
   }
 
-  ErrorCode run(const tiering::TierFaults& command) {
-    if (!has_files(command)) return ErrorCode::kNotInConfig;
-    return plan_faults(command.faults, *tier(command.tier).files());
+  void run(const tiering::TierDrop& command, ScriptedTier& named) {
+    for (OffloadKeyView key : keys_.of(command.keys)) named.drop(key);
   }
 
-  ErrorCode run(const tiering::TierRestart& command) {
-    if (!has_files(command)) return ErrorCode::kNotInConfig;
-    tier(command.tier).files()->restart(command.overtaken);
-    return ErrorCode::kNone;
+  ErrorCode run(const tiering::TierFaults& command, TierFiles& files) {
+    return plan_faults(command.faults, files);
   }
 
-  ErrorCode run(const tiering::TierWriter& command) {
-    if (!has_files(command)) return ErrorCode::kNotInConfig;
-    tier(command.tier).files()->act_as_writer(command.number, command.does);
-    return ErrorCode::kNone;
+  void run(const tiering::TierRestart& command, TierFiles& files) {
+    files.restart(command.overtaken);
   }
 
-  ErrorCode run(const tiering::TierDamage& command) {
-    if (!has_files(command)) return ErrorCode::kNotInConfig;
-    damage_file(*tier(command.tier).files(), key_of_number(command.key), command.damage, command.at,
+  void run(const tiering::TierWriter& command, TierFiles& files) {
+    files.act_as_writer(command.number, command.does);
+  }
+
+  void run(const tiering::TierDamage& command, TierFiles& files) {
+    damage_file(files, key_of_number(command.key), command.damage, command.at,
                 key_of_number(command.at), tiering::kBlockBytes);
-    return ErrorCode::kNone;
   }
 
   void show_state() {
