@@ -1,6 +1,5 @@
 #include "fuzz/episodes.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -25,7 +24,7 @@ std::optional<Divergence> run_input(Lockstep& lockstep, std::span<const std::uin
 }
 
 std::string to_scenario_text(const Divergence& divergence, Scenario scenario) {
-  scenario.steps.resize(std::min(scenario.steps.size(), divergence.step + 1));
+  cut_after(scenario, divergence);
   scenario.comments = {
       " divergence at command " + std::to_string(divergence.step + 1) + ", seen by " +
           divergence.oracle,

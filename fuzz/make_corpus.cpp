@@ -26,7 +26,6 @@
 namespace kvfence::fuzz {
 namespace {
 
-using Bytes = std::vector<std::uint8_t>;
 using Wanted = std::function<bool(const Bytes&)>;
 
 constexpr std::uint64_t kSeed = 1;

@@ -69,11 +69,8 @@ Divergence divergence_at(std::string path, const Value& expected, const Value& a
   const Value* inner_actual = &actual;
   // Members may differ in what their text does not show.
   if (!equal(expected, actual)) descend(path, inner_expected, inner_actual, equal);
-  Divergence divergence;
-  divergence.field = std::move(path);
-  divergence.expected = print(*inner_expected);
-  divergence.actual = print(*inner_actual);
-  return divergence;
+  return {
+      .field = std::move(path), .expected = print(*inner_expected), .actual = print(*inner_actual)};
 }
 
 /// Whether an observed value is what an expectation asks for.

@@ -11,18 +11,16 @@ namespace kvfence {
 
 struct Divergence {
   std::size_t step = 0;  ///< index of the command, from 0
-  std::string
-      oracle;  ///< who saw it: "lockstep", "expectation", "leaks", "implementation", an invariant's
-               ///< name;
-               ///< "crash": the process ended that ran both sides;
-               ///< "unsupported": nobody, since a side does not have the configuration,
-               ///< "unavailable": nor this target, or cannot be started,
-               ///< "stopped": nobody, since no more was wanted
-  std::string
-      field;  ///< the observation's member, with an index where it is a list: "free_queue[2]"
-  std::string expected;  ///< the reference's side, or what the rule demands; line-language text
-  std::string actual;    ///< the other side
-  std::string message;   ///< one sentence: the rule that is broken
+  /// Who saw it: "lockstep", "expectation", "leaks", "implementation", an invariant's name; "crash":
+  /// the process ended that ran both sides; "unsupported": nobody, since a side does not have the
+  /// configuration, "unavailable": nor this target, or cannot be started, "stopped": nobody, since
+  /// no more was wanted.
+  std::string oracle = {};
+  /// The observation's member, with an index where it is a list: "free_queue[2]".
+  std::string field = {};
+  std::string expected = {};  ///< the reference's side, or what the rule demands; in line language
+  std::string actual = {};    ///< the other side
+  std::string message = {};   ///< one sentence: the rule that is broken
 
   friend bool operator==(const Divergence&, const Divergence&) = default;
 };

@@ -11,30 +11,25 @@
 
 namespace kvfence {
 
-/// What a refused command leaves behind. A lookup that it begins with is an operation of its own,
-/// which the statistics count.
-inline std::optional<kv_cache::Command> left_behind(const kv_cache::Command& refused) {
-  if (const auto* asked = std::get_if<kv_cache::CanFitFullSequence>(&refused)) {
-    if (asked->from_cache) return kv_cache::GetComputedBlocks{asked->request};
-  } else if (const auto* slots = std::get_if<kv_cache::AllocateSlots>(&refused)) {
-    if (slots->from_cache) return kv_cache::GetComputedBlocks{slots->request, slots->was_preempted};
-  }
-  return std::nullopt;
-}
-/// The poll that it begins with, which an empty load begins with, too.
-inline std::optional<tiering::Command> left_behind(const tiering::Command& refused) {
-  if (std::holds_alternative<tiering::PrepareLoad>(refused) ||
-      std::holds_alternative<tiering::PrepareStore>(refused)) {
-    return tiering::PrepareLoad{};
-  }
-  return std::nullopt;
-}
+/// Nothing where it leaves all as it was.
 inline std::optional<Command> left_behind(const Command& refused) {
-  const auto erased = [](const auto& left) {
-    return left ? std::optional<Command>(Command(*left)) : std::nullopt;
-  };
-  if (const auto* typed = refused.get_if<kv_cache::Command>()) return erased(left_behind(*typed));
-  if (const auto* typed = refused.get_if<tiering::Command>()) return erased(left_behind(*typed));
+  if (const auto* kv = refused.get_if<kv_cache::Command>()) {
+    // A lookup that it begins with is an operation of its own, which the statistics count.
+    if (const auto* asked = std::get_if<kv_cache::CanFitFullSequence>(kv)) {
+      if (asked->from_cache)
+        return Command(kv_cache::Command(kv_cache::GetComputedBlocks{asked->request}));
+    } else if (const auto* slots = std::get_if<kv_cache::AllocateSlots>(kv)) {
+      if (slots->from_cache)
+        return Command(
+            kv_cache::Command(kv_cache::GetComputedBlocks{slots->request, slots->was_preempted}));
+    }
+  } else if (const auto* tiers = refused.get_if<tiering::Command>()) {
+    // The poll that it begins with, which an empty load begins with, too.
+    if (std::holds_alternative<tiering::PrepareLoad>(*tiers) ||
+        std::holds_alternative<tiering::PrepareStore>(*tiers)) {
+      return Command(tiering::Command(tiering::PrepareLoad{}));
+    }
+  }
   return std::nullopt;
 }
 

@@ -124,10 +124,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
 
 std::optional<Divergence> Lockstep::stop_if_told(std::size_t step) const {
   if (!options_.position || !options_.position->must_stop) return std::nullopt;
-  Divergence stopped;
-  stopped.step = step;
-  stopped.oracle = "stopped";
-  return stopped;
+  return Divergence{.step = step, .oracle = "stopped"};
 }
 
 std::optional<Divergence> Lockstep::finish() {
@@ -143,15 +140,14 @@ std::optional<Divergence> Lockstep::compare_tables() {
   ++*num_compared_tables_;
   const std::optional<std::size_t> num_entries = actual_.num_entries();
   if (num_entries == actual_base_) return std::nullopt;
-  Divergence divergence;
-  divergence.step = num_commands_ - 1;
-  divergence.oracle = "leaks";
-  divergence.field = "entries of internal tables";
-  divergence.expected = std::to_string(*actual_base_);
-  divergence.actual = num_entries ? std::to_string(*num_entries) : "none";
-  divergence.message =
-      "where the tables of the reference are as at the start, those of the other side must be too";
-  return divergence;
+  return Divergence{.step = num_commands_ - 1,
+                    .oracle = "leaks",
+                    .field = "entries of internal tables",
+                    .expected = std::to_string(*actual_base_),
+                    .actual = num_entries ? std::to_string(*num_entries) : "none",
+                    .message =
+                        "where the tables of the reference are as at the start, those of the "
+                        "other side must be too"};
 }
 
 std::optional<Divergence> Lockstep::collect_oldest() {
@@ -178,19 +174,17 @@ std::optional<Divergence> Lockstep::compare(const Observation& expected, std::si
 
 Divergence divergence_of(const Implementation& implementation, const ImplementationFailure& failure,
                          std::size_t step) {
-  Divergence divergence;
-  divergence.step = step;
   using Kind = ImplementationFailure::Kind;
   if (failure.kind != Kind::kFailed) {
-    divergence.oracle = failure.kind == Kind::kUnsupported ? "unsupported" : "unavailable";
-    divergence.message = failure.message;
-    return divergence;
+    return {.step = step,
+            .oracle = failure.kind == Kind::kUnsupported ? "unsupported" : "unavailable",
+            .message = failure.message};
   }
-  divergence.oracle = "implementation";
-  divergence.expected = "an answer";
-  divergence.actual = "none";
-  divergence.message = implementation.name() + ": " + failure.message;
-  return divergence;
+  return {.step = step,
+          .oracle = "implementation",
+          .expected = "an answer",
+          .actual = "none",
+          .message = implementation.name() + ": " + failure.message};
 }
 
 std::optional<Divergence> run_scenario(Lockstep& lockstep, const Scenario& scenario) {

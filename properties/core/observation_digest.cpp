@@ -66,12 +66,11 @@ std::optional<Divergence> ObservationDigest::check(const Scenario& scenario, std
   const Value digest = Value(Value::Variant(take()));
   const Value& recorded = expectation->front().value;
   if (recorded == digest) return std::nullopt;
-  Divergence divergence;
-  divergence.step = step;
-  divergence.oracle = "expectation";
-  divergence.field = Digests::kField;
-  divergence.expected = print(recorded);
-  divergence.actual = print(digest) + ", of";
+  Divergence divergence{.step = step,
+                        .oracle = "expectation",
+                        .field = Digests::kField,
+                        .expected = print(recorded),
+                        .actual = print(digest) + ", of"};
   std::size_t number = step + 1 - all.size();
   for (std::vector<Field>& fields : all) {
     symbolize(fields, world);

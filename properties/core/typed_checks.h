@@ -3,6 +3,8 @@
 /// The Checks of a target from typed code: the seam between what is compiled once and what knows
 /// the structs of one target.
 
+#include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,6 +38,15 @@ class GeneratorFor : public Generator {
         next_of_tail(detail::typed_observation<T>(now), typed_world<typename T::World>(world));
     if (!typed) return std::nullopt;
     return erased(*std::move(typed));
+  }
+
+ protected:
+  /// The last commands of a tail, one a call; then nothing, and from the beginning again.
+  static std::optional<typename T::Command> next_of(std::initializer_list<typename T::Command> last,
+                                                    std::size_t& num_given) {
+    if (num_given < last.size()) return last.begin()[num_given++];
+    num_given = 0;
+    return std::nullopt;
   }
 
  private:

@@ -216,13 +216,11 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
       last_ = free(world, entries[num_freed_++].index, true);
       return last_;
     }
-    constexpr std::size_t kNumLast = 5;
-    const std::array<Command, kNumLast> kLast = {ResetPrefixCache{}, NewStepStarts{},
-                                                 TakeNewBlockIds{}, TakeEvents{},
-                                                 TakePrefixCacheStats{}};
-    if (num_last_ < kNumLast) return last_ = kLast[num_last_++];
-    num_freed_ = num_last_ = 0;
-    return std::nullopt;
+    last_ = next_of({ResetPrefixCache{}, NewStepStarts{}, TakeNewBlockIds{}, TakeEvents{},
+                     TakePrefixCacheStats{}},
+                    num_last_);
+    if (!last_) num_freed_ = 0;
+    return last_;
   }
 
  private:

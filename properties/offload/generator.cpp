@@ -74,15 +74,7 @@ class Generator final : public GeneratorFor<OffloadTarget> {
     keys_.see(now);
     if (!keys_.reading().empty()) return CompleteLoad{keys_.reading()};
     if (!keys_.writing().empty()) return CompleteStore{keys_.writing(), true};
-    switch (num_resets_++) {
-      case 0:
-        return ResetCache{};
-      case 1:
-        return TakeEvents{};
-      default:
-        num_resets_ = 0;
-        return std::nullopt;
-    }
+    return next_of({ResetCache{}, TakeEvents{}}, num_resets_);
   }
 
  private:
@@ -152,7 +144,7 @@ class Generator final : public GeneratorFor<OffloadTarget> {
   VerbSwarm<Command> swarm_;
   eviction::DrawnKeys keys_;
   std::vector<std::uint32_t> looked_up_;  ///< lately, the last at the end
-  std::uint32_t num_resets_ = 0;          ///< commands of a tail since nothing is under way
+  std::size_t num_resets_ = 0;            ///< commands of a tail since nothing is under way
 };
 
 }  // namespace

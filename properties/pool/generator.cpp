@@ -84,15 +84,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
   std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
     see(now);
     if (num_resets_ == 0 && !held_.empty()) return FreeBlocks{held_, false};
-    switch (num_resets_++) {
-      case 0:
-        return ResetPrefixCache{};
-      case 1:
-        return TakeEvents{};
-      default:
-        num_resets_ = 0;
-        return std::nullopt;
-    }
+    return next_of({ResetPrefixCache{}, TakeEvents{}}, num_resets_);
   }
 
  private:
@@ -348,11 +340,11 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
   Rules rules_;
   VerbSwarm<Command> swarm_;
   TokenDraws tokens_;
-  std::vector<BlockId> held_;     ///< referenced blocks
-  std::vector<BlockId> bare_;     ///< referenced blocks without a key
-  std::vector<BlockId> cached_;   ///< queued blocks with a key
-  std::vector<BlockId> keyed_;    ///< all blocks with a key
-  std::uint32_t num_resets_ = 0;  ///< commands of a tail since nothing is held
+  std::vector<BlockId> held_;    ///< referenced blocks
+  std::vector<BlockId> bare_;    ///< referenced blocks without a key
+  std::vector<BlockId> cached_;  ///< queued blocks with a key
+  std::vector<BlockId> keyed_;   ///< all blocks with a key
+  std::size_t num_resets_ = 0;   ///< commands of a tail since nothing is held
 };
 
 }  // namespace

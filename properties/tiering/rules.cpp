@@ -114,13 +114,10 @@ std::optional<std::uint32_t> tier_of(const Command& command) {
 class Invariants final : public RulesFor<TieringTarget> {
  public:
   Invariants(const Config& config, const OffloadingManagerConfig& primary)
-      : Invariants(primary, config.num_tiers, config.file_tiers) {}
-  Invariants(const OffloadingManagerConfig& primary, std::uint32_t num_tiers,
-             const std::vector<std::uint32_t>& file_tiers = {})
       : capacity_(primary.cache.capacity),
         has_events_(primary.enable_events),
-        num_tiers_(num_tiers) {
-    for (const std::uint32_t place : file_tiers) file_tiers_[place];
+        num_tiers_(config.num_tiers) {
+    for (const std::uint32_t place : config.file_tiers) file_tiers_[place];
   }
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
@@ -148,7 +145,6 @@ class Invariants final : public RulesFor<TieringTarget> {
   }
 
  private:
-  using Found = std::optional<Divergence>;
   using Keys = std::vector<std::uint32_t>;
 
   bool holds(SlotId slot, std::uint32_t key) const {
