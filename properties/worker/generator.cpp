@@ -92,7 +92,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     } else if (turn == num_streams * config_.num_ranks + 1) {
       last_ = GetFinished{};
     } else {
-      last_ = Advance{kStreams[turn % num_streams], 16, (turn - 1) / num_streams};
+      last_ = Advance{kStreams[turn % num_streams], /*steps=*/0, (turn - 1) / num_streams};
     }
     return last_;
   }
