@@ -6,9 +6,10 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/pool/block_pool_target.h"
 #include "properties/draws/choices.h"
 #include "properties/draws/swarm.h"
@@ -69,16 +70,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
     }
     // What is found is mostly wanted.
     if (now.hit.has_value() && *now.hit && !choices.once_in(3)) chosen = index_of<Touch>(kWeights);
-
-    std::optional<Command> command;
-    std::size_t index = 0;
-    for_each_command<Command>([&](auto type) {
-      using Alternative = typename decltype(type)::type;
-      if (index++ != chosen) return;
-      Draft draft(*this, choices, now, world, Alternative::kVerb);
-      command.emplace(draft.draw<Alternative>());
-    });
-    return std::move(*command);
+    return Draft(*this, choices, now, world).draw(kWeights[chosen].verb);
   }
 
   std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
@@ -105,12 +97,12 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
     }
   }
 
-  /// Fills the declared arguments of one command, in order; later ones may lean on earlier ones.
+  /// Draws the arguments of one command, in the order in which they are declared; later ones may
+  /// lean on earlier ones.
   class Draft {
    public:
-    Draft(Generator& generator, Choices& choices, const Observation& now, const World& world,
-          std::string_view verb)
-        : generator_(generator), choices_(choices), now_(now), world_(world), verb_(verb) {
+    Draft(const Generator& generator, Choices& choices, const Observation& now, const World& world)
+        : generator_(generator), choices_(choices), now_(now), world_(world) {
       const std::uint32_t hash_block_size = generator.config_.hash_block_size;
       const std::uint32_t max_block_size = generator.config_.max_block_size == 0
                                                ? hash_block_size
@@ -122,108 +114,28 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
       if (choices.once_in(64)) block_size_ = choices.below(9);
     }
 
-    template <class Alternative>
-    Alternative draw() {
-      Alternative command;
-      for_each_field<Alternative>(
-          [&](std::string_view, auto member, Domain domain) { draw(domain, command.*member); });
-      return command;
+    Command draw(std::string_view verb) {
+      if (verb == DeclareRequest::kVerb) return declare();
+      if (verb == AppendTokens::kVerb) return append();
+      if (verb == GetNewBlocks::kVerb) return GetNewBlocks{or_huge(draw_num_blocks())};
+      if (verb == GetCachedBlock::kVerb) return look_up();
+      if (verb == Touch::kVerb) return touch();
+      if (verb == CacheFullBlocks::kVerb) return cache();
+      if (verb == FreeBlocks::kVerb) return free();
+      if (verb == EvictBlocks::kVerb) {
+        return EvictBlocks{draw_blocks(generator_.keyed_, draw_length())};
+      }
+      if (verb == ResetPrefixCache::kVerb) return ResetPrefixCache{};
+      return TakeEvents{};
     }
 
    private:
-    void draw(Domain domain, std::string& member) {
-      KVFENCE_CHECK(domain == Domain::kRequest, "a text argument that no generator knows");
-      member =
-          choices_.once_in(128) ? "nobody" : kRequestNames[skewed(choices_, kRequestNames.size())];
-      request_ = world_.requests().find(member);
-      if (request_ || verb_ == DeclareRequest::kVerb || choices_.once_in(32)) return;
-      for (std::string_view name : kRequestNames) {
-        if (request_) return;
-        member = name;
-        request_ = world_.requests().find(member);
-      }
-    }
-
-    void draw(Domain, std::optional<std::string>& member) {
-      if (!choices_.once_in(8)) return;
-      member.emplace(drawn_text_ == 0 ? pick(choices_, kLoraNames) : pick(choices_, kSalts));
-      ++drawn_text_;
-    }
-
-    void draw(Domain, bool& member) {
-      member = choices_.once_in(generator_.rules_.free_blocks_prepend ? 3 : 32);
-    }
-
-    void draw(Domain domain, std::uint32_t& member) {
-      member = draw_number(domain);
-      if (choices_.once_in(1024)) member = kHuge - choices_.below(2);
-    }
-
-    std::uint32_t draw_number(Domain domain) {
-      switch (domain) {
-        case Domain::kCount:
-          return draw_count();
-        case Domain::kBlockSize:
-          return block_size_;
-        case Domain::kGroup:
-          return skewed(choices_, 3);
-        case Domain::kHashIndex:
-          return choices_.below(num_hashes() + (choices_.once_in(32) ? 2 : 0) +
-                                (num_hashes() == 0 ? 1 : 0));
-        case Domain::kBlockCount:
-          return draw_block_count();
-        default:
-          KVFENCE_CHECK(false, "a number that no generator knows");
-      }
-    }
-
-    void draw(Domain domain, std::vector<std::uint32_t>& member) {
-      switch (domain) {
-        case Domain::kTokens:
-          draw_tokens(member);
-          return;
-        case Domain::kGroups:
-          draw_groups(member);
-          return;
-        case Domain::kBlocks:
-          draw_blocks(member);
-          return;
-        default:
-          KVFENCE_CHECK(false, "a list that no generator knows");
-      }
-    }
-
-    void draw(Domain, std::optional<std::vector<bool>>& member) {
-      const bool useful = generator_.rules_.cache_full_blocks_mask || choices_.once_in(32);
-      if (!useful || !choices_.once_in(3)) return;
-      const std::uint32_t length = num_full_ > num_cached_ ? num_full_ - num_cached_ : 0;
-      member.emplace(length + (choices_.once_in(32) ? 1 : 0));
-      for (std::size_t index = 0; index < member->size(); ++index)
-        (*member)[index] = !choices_.once_in(3);
-    }
-
-    void draw(Domain, std::vector<MmFeature>& member) {
-      if (choices_.once_in(8)) draw_items(choices_, member);
-    }
-
-    std::uint32_t draw_count() {
-      if (verb_ == DeclareRequest::kVerb) return choices_.below(3);
-      const std::uint32_t num_free = now_.num_free_blocks;
-      if (choices_.once_in(16)) return num_free + 1 + choices_.below(2);
-      if (choices_.once_in(16)) return num_free;
-      if (num_free == 0 || choices_.once_in(32)) return 0;
-      return 1 + skewed(choices_, std::min<std::uint32_t>(num_free, 4));
-    }
-
     /// Blocks of one of two contents, so that prefixes collide all the time.
-    void draw_tokens(std::vector<TokenId>& tokens) {
+    DeclareRequest declare() {
+      DeclareRequest command;
+      command.id = draw_name(/*is_new=*/true);
       const std::uint32_t hash_block_size = generator_.config_.hash_block_size;
-      if (verb_ == AppendTokens::kVerb) {
-        const TokenId symbol = choices_.below(2);
-        const std::uint32_t num_tokens = 1 + choices_.below(hash_block_size * 2);
-        generator_.tokens_.append(symbol, num_tokens, choices_, tokens);
-        return;
-      }
+      std::vector<TokenId>& tokens = command.tokens;
       const std::uint32_t num_blocks = choices_.once_in(8) ? 0 : 1 + choices_.below(4);
       tokens.reserve(std::size_t{num_blocks + 1} * hash_block_size);
       for (std::uint32_t block = 0; block < num_blocks; ++block) {
@@ -231,38 +143,111 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
         generator_.tokens_.append(symbol, hash_block_size, choices_, tokens);
       }
       if (choices_.once_in(4)) tokens.insert(tokens.end(), choices_.below(hash_block_size), 7);
+      if (choices_.once_in(8)) command.lora_name.emplace(pick(choices_, kLoraNames));
+      command.lora_id = or_huge(choices_.below(3));
+      if (choices_.once_in(8)) command.cache_salt.emplace(pick(choices_, kSalts));
+      if (choices_.once_in(8)) draw_items(choices_, command.mm_features);
+      return command;
     }
 
-    void draw_groups(std::vector<GroupId>& groups) {
-      groups.resize(choices_.once_in(3) ? choices_.below(4) : 1);
-      for (GroupId& group : groups) group = skewed(choices_, 3);
+    AppendTokens append() {
+      AppendTokens command{draw_name(), {}};
+      const TokenId symbol = choices_.below(2);
+      const std::uint32_t num_tokens = 1 + choices_.below(generator_.config_.hash_block_size * 2);
+      generator_.tokens_.append(symbol, num_tokens, choices_, command.tokens);
+      return command;
     }
 
-    void draw_blocks(std::vector<BlockId>& blocks) {
-      const std::vector<BlockId>* preferred = &generator_.held_;
-      std::uint32_t length = 1 + skewed(choices_, 4);
-      if (verb_ == Touch::kVerb) {
-        const bool just_found = now_.hit.has_value() && *now_.hit && !choices_.once_in(4);
-        if (just_found) {
-          blocks = *now_.blocks;
-          return;
-        }
-        if (!generator_.cached_.empty() && !choices_.once_in(4)) preferred = &generator_.cached_;
-      } else if (verb_ == EvictBlocks::kVerb) {
-        preferred = &generator_.keyed_;
-      } else if (verb_ == CacheFullBlocks::kVerb) {
-        preferred = &generator_.bare_;
-        length = std::max<std::uint32_t>(num_hashes(), 1);
+    std::uint32_t draw_num_blocks() {
+      const std::uint32_t num_free = now_.num_free_blocks;
+      if (choices_.once_in(16)) return num_free + 1 + choices_.below(2);
+      if (choices_.once_in(16)) return num_free;
+      if (num_free == 0 || choices_.once_in(32)) return 0;
+      return 1 + skewed(choices_, std::min<std::uint32_t>(num_free, 4));
+    }
+
+    GetCachedBlock look_up() {
+      GetCachedBlock command;
+      command.request = draw_name();
+      command.index = or_huge(choices_.below(num_hashes() + (choices_.once_in(32) ? 2 : 0) +
+                                             (num_hashes() == 0 ? 1 : 0)));
+      command.block_size = or_huge(block_size_);
+      command.groups.resize(choices_.once_in(3) ? choices_.below(4) : 1);
+      for (GroupId& group : command.groups) group = skewed(choices_, 3);
+      return command;
+    }
+
+    Touch touch() {
+      const std::uint32_t length = draw_length();
+      const bool just_found = now_.hit.has_value() && *now_.hit && !choices_.once_in(4);
+      if (just_found) return {*now_.blocks};
+      const bool is_cached = !generator_.cached_.empty() && !choices_.once_in(4);
+      return {draw_blocks(is_cached ? generator_.cached_ : generator_.held_, length)};
+    }
+
+    CacheFullBlocks cache() {
+      CacheFullBlocks command;
+      command.request = draw_name();
+      command.blocks = draw_blocks(generator_.bare_, draw_length(), /*are_of_request=*/true);
+      const std::uint32_t bound =
+          std::min(static_cast<std::uint32_t>(command.blocks.size()), num_hashes());
+      const std::uint32_t num_cached = choices_.once_in(3) ? choices_.below(bound + 1) : 0;
+      command.num_cached_blocks = or_huge(num_cached);
+      std::uint32_t num_full = choices_.once_in(16)
+                                   ? choices_.below(bound + 3)
+                                   : num_cached + choices_.below(bound - num_cached + 1);
+      if (num_full < bound && choices_.once_in(2)) num_full = bound;
+      command.num_full_blocks = or_huge(num_full);
+      command.block_size = or_huge(block_size_);
+      command.group = or_huge(skewed(choices_, 3));
+      const bool useful = generator_.rules_.cache_full_blocks_mask || choices_.once_in(32);
+      if (!useful || !choices_.once_in(3)) return command;
+      const std::uint32_t length = num_full > num_cached ? num_full - num_cached : 0;
+      std::vector<bool>& mask = command.block_mask.emplace(length + (choices_.once_in(32) ? 1 : 0));
+      for (std::size_t index = 0; index < mask.size(); ++index) mask[index] = !choices_.once_in(3);
+      return command;
+    }
+
+    FreeBlocks free() {
+      FreeBlocks command{draw_blocks(generator_.held_, draw_length())};
+      if (choices_.once_in(2)) std::ranges::reverse(command.blocks);
+      command.prepend = choices_.once_in(generator_.rules_.free_blocks_prepend ? 3 : 32);
+      return command;
+    }
+
+    /// Of a request that there is, mostly, which becomes request_.
+    std::string draw_name(bool is_new = false) {
+      std::string name(
+          choices_.once_in(128) ? "nobody" : kRequestNames[skewed(choices_, kRequestNames.size())]);
+      request_ = world_.requests().find(name);
+      if (request_ || is_new || choices_.once_in(32)) return name;
+      for (std::string_view other : kRequestNames) {
+        if (request_) break;
+        name = other;
+        request_ = world_.requests().find(name);
       }
-      // A walk from a random start rather than independent draws: distinct blocks are the rule, as
-      // they are in life.
-      const auto num_preferred = static_cast<std::uint32_t>(preferred->size());
+      return name;
+    }
+
+    std::uint32_t or_huge(std::uint32_t number) {
+      return choices_.once_in(1024) ? kHuge - choices_.below(2) : number;
+    }
+
+    std::uint32_t draw_length() { return 1 + skewed(choices_, 4); }
+
+    /// A walk from a random start rather than independent draws: distinct blocks are the rule, as
+    /// they are in life. Those of a request are as many as its hashes.
+    std::vector<BlockId> draw_blocks(const std::vector<BlockId>& preferred, std::uint32_t length,
+                                     bool are_of_request = false) {
+      if (are_of_request) length = std::max<std::uint32_t>(num_hashes(), 1);
+      const auto num_preferred = static_cast<std::uint32_t>(preferred.size());
       std::uint32_t at = num_preferred == 0 ? 0 : choices_.below(num_preferred);
       const bool may_repeat = choices_.once_in(8);
-      if (!may_repeat && num_preferred > 0 && verb_ != CacheFullBlocks::kVerb) {
+      if (!may_repeat && num_preferred > 0 && !are_of_request) {
         length = std::min(length, num_preferred);
       }
       const std::uint32_t odd_in = choices_.once_in(4) ? 6 : 64;
+      std::vector<BlockId> blocks;
       blocks.reserve(length);
       for (std::uint32_t count = 0; count < length; ++count) {
         if (num_preferred == 0 || choices_.once_in(odd_in)) {
@@ -270,12 +255,11 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
         } else if (!may_repeat && count >= num_preferred) {
           blocks.push_back(kNullBlockId);
         } else {
-          blocks.push_back((*preferred)[at]);
+          blocks.push_back(preferred[at]);
           if (!may_repeat || !choices_.once_in(3)) at = at + 1 == num_preferred ? 0 : at + 1;
         }
       }
-      num_listed_ = length;
-      if (verb_ == FreeBlocks::kVerb && choices_.once_in(2)) std::ranges::reverse(blocks);
+      return blocks;
     }
 
     /// The null block, any block, or one that there is not.
@@ -286,20 +270,6 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
       return choices_.below(num_blocks + (choices_.once_in(16) ? 1 : 0));
     }
 
-    std::uint32_t draw_block_count() {
-      const std::uint32_t bound = std::min(num_listed_, num_hashes());
-      if (!num_cached_drawn_) {
-        num_cached_drawn_ = true;
-        num_cached_ = choices_.once_in(3) ? choices_.below(bound + 1) : 0;
-        return num_cached_;
-      }
-      num_full_ = choices_.once_in(16)
-                      ? choices_.below(bound + 3)
-                      : num_cached_ + choices_.below(bound - std::min(bound, num_cached_) + 1);
-      if (num_full_ < bound && choices_.once_in(2)) num_full_ = bound;
-      return num_full_;
-    }
-
     /// Hashes of the drawn request at the drawn block size.
     std::uint32_t num_hashes() const {
       const std::uint32_t hash_block_size = generator_.config_.hash_block_size;
@@ -307,18 +277,12 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
       return static_cast<std::uint32_t>(request_->num_hashes() / (block_size_ / hash_block_size));
     }
 
-    Generator& generator_;
+    const Generator& generator_;
     Choices& choices_;
     const Observation& now_;
     const World& world_;
-    std::string_view verb_;
-    const Request* request_ = nullptr;
     std::uint32_t block_size_ = 0;
-    std::uint32_t num_listed_ = 0;
-    std::uint32_t num_cached_ = 0;
-    std::uint32_t num_full_ = 0;
-    bool num_cached_drawn_ = false;
-    int drawn_text_ = 0;
+    const Request* request_ = nullptr;
   };
 
   /// Whether that command would find nothing to work on.
