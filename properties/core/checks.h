@@ -66,7 +66,6 @@ struct CheckedRule {
 struct Goal {
   std::string_view name;
   std::string_view doc;
-  bool needs_state = false;              ///< counted only where observations hold the state
   ErrorCode refusal = ErrorCode::kNone;  ///< of error_<code>: reached by a refusal with that code
 };
 

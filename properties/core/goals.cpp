@@ -35,7 +35,7 @@ std::vector<Goal> refusal_goals(const Target& target) {
       continue;
     }
     const Names& names = names_of_refusals()[static_cast<std::size_t>(number)];
-    goals.push_back({names.name, names.doc, false, code});
+    goals.push_back({names.name, names.doc, code});
   }
   return goals;
 }

@@ -5,7 +5,7 @@
 ///
 ///   constexpr Goal kGoals[] = {
 ///       {"pool_exhausted", "an allocation took the last free block"},
-///       {"block_touched_twice", "one call touched a block twice", kNeedsState}};
+///       {"block_touched_twice", "one call touched a block twice"}};
 ///
 ///   class Counts : public GoalCounter<BlockPoolTarget, kGoals> {
 ///     ... add("pool_exhausted", after().num_free_blocks == 0);
@@ -30,9 +30,6 @@
 #include "properties/core/named_place.h"
 
 namespace kvfence {
-
-/// Of a goal that is counted only where observations hold the state.
-inline constexpr bool kNeedsState = true;
 
 /// What the counter of a room derives from: an object per run. It has, in public,
 ///   count(command)      for accepted commands: one of any command, or one per struct of a command

@@ -37,17 +37,13 @@ constexpr Goal kGoalsOfOthers[] = {
      "a load of the simple connector goes into blocks that a store of the other child reads"},
     {"drafts_rejected", "a draft was rejected while transfers were in flight"},
     {"drafts_rejected_beside_a_read",
-     "a draft was rejected at a consumer while a read was under way", kNeedsState},
-    {"said_after_a_read", "a consumer sampled after KV that it had read from the producer",
-     kNeedsState},
-    {"computed_after_a_failed_read", "a consumer computed a prompt that it had failed to read",
-     kNeedsState},
-    {"stored_what_was_read", "a consumer's store took blocks that it had read from the producer",
-     kNeedsState},
+     "a draft was rejected at a consumer while a read was under way"},
+    {"said_after_a_read", "a consumer sampled after KV that it had read from the producer"},
+    {"computed_after_a_failed_read", "a consumer computed a prompt that it had failed to read"},
+    {"stored_what_was_read", "a consumer's store took blocks that it had read from the producer"},
     {"copy_failed_beside_a_read",
-     "a copy of the OffloadingConnector failed while a read was under way", kNeedsState},
-    {"loaded_beside_a_read", "a consumer's load was in flight while a read was under way",
-     kNeedsState},
+     "a copy of the OffloadingConnector failed while a read was under way"},
+    {"loaded_beside_a_read", "a consumer's load was in flight while a read was under way"},
 };
 
 class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
