@@ -16,14 +16,6 @@ std::string quote(const Value& value) {
   return text;
 }
 
-template <class T>
-Value list_of(const std::vector<T>& member) {
-  Value::List list;
-  list.reserve(member.size());
-  for (const T element : member) list.push_back(to_value(element));
-  return Value::Variant(std::move(list));
-}
-
 /// What an integer of the line language, which has 63 bits, can be in a T.
 template <class T>
 constexpr std::int64_t kIntegerMax = static_cast<std::int64_t>(std::min<std::uint64_t>(
@@ -40,22 +32,6 @@ bool take_integer(const Value& value, T& member, std::string& expected) {
   return true;
 }
 
-template <class T>
-bool take_integers(const Value& value, std::vector<T>& member, std::string& expected) {
-  const Value::List* list = value.get_if<Value::List>();
-  if (!list) {
-    expected = "a list of integers such as [1 2 3]";
-    return false;
-  }
-  member.resize(list->size());
-  for (std::size_t index = 0; index < list->size(); ++index) {
-    if (take_integer((*list)[index], member[index], expected)) continue;
-    expected = "a list of integers from 0 to " + std::to_string(kIntegerMax<T>);
-    return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 Value to_value(bool member) { return Value::Variant(member); }
@@ -63,29 +39,6 @@ Value to_value(std::uint32_t member) { return Value::Variant(std::int64_t{member
 Value to_value(std::uint64_t member) { return Value::Variant(static_cast<std::int64_t>(member)); }
 Value to_value(double member) { return Value::Variant(member); }
 Value to_value(const std::string& member) { return Value::Variant(member); }
-
-Value to_value(const std::vector<std::uint32_t>& member) { return list_of(member); }
-Value to_value(const std::vector<std::uint64_t>& member) { return list_of(member); }
-
-Value to_value(const std::vector<bool>& member) {
-  Value::List list;
-  list.reserve(member.size());
-  for (bool element : member) list.push_back(to_value(element));
-  return Value::Variant(std::move(list));
-}
-
-Value to_value(const std::vector<std::string>& member) {
-  Value::List list;
-  list.reserve(member.size());
-  for (const std::string& element : member) list.push_back(to_value(element));
-  return Value::Variant(std::move(list));
-}
-
-Value to_value(const std::vector<std::vector<std::uint32_t>>& member) {
-  Value::List lists;
-  for (const std::vector<std::uint32_t>& list : member) lists.push_back(to_value(list));
-  return Value::Variant(std::move(lists));
-}
 
 bool from_value(const Value& value, bool& member, std::string& expected) {
   const bool* found = value.get_if<bool>();
@@ -125,55 +78,12 @@ bool from_value(const Value& value, std::string& member, std::string& expected) 
   return true;
 }
 
-bool from_value(const Value& value, std::vector<std::uint32_t>& member, std::string& expected) {
-  return take_integers(value, member, expected);
-}
-
-bool from_value(const Value& value, std::vector<std::uint64_t>& member, std::string& expected) {
-  return take_integers(value, member, expected);
-}
-
-bool from_value(const Value& value, std::vector<bool>& member, std::string& expected) {
-  const Value::List* list = value.get_if<Value::List>();
-  member.clear();
-  if (list) {
-    for (const Value& element : *list) {
-      const bool* flag = element.get_if<bool>();
-      if (!flag) break;
-      member.push_back(*flag);
-    }
-  }
-  if (!list || member.size() != list->size()) {
-    expected = "a list of flags such as [true false]";
-    return false;
-  }
-  return true;
-}
-
-bool from_value(const Value& value, std::vector<std::string>& member, std::string& expected) {
-  expected = "a list of names such as [A B]";
-  const Value::List* list = value.get_if<Value::List>();
-  if (!list) return false;
-  member.clear();
-  for (const Value& element : *list) {
-    const std::string* name = element.get_if<std::string>();
-    if (!name) return false;
-    member.push_back(*name);
-  }
-  return true;
-}
-
-bool from_value(const Value& value, std::vector<std::vector<std::uint32_t>>& member,
-                std::string& expected) {
-  expected = "lists of numbers such as [[1 2] [3]]";
-  const auto* lists = value.get_if<Value::List>();
-  if (!lists) return false;
-  member.resize(lists->size());
-  std::string ignored;
-  for (std::size_t index = 0; index < lists->size(); ++index) {
-    if (!from_value((*lists)[index], member[index], ignored)) return false;
-  }
-  return true;
+std::string list_of(bool) { return "a list of flags such as [true false]"; }
+std::string list_of(std::uint32_t) { return "a list of integers from 0 to 4294967295"; }
+std::string list_of(std::uint64_t) { return "a list of integers from 0 to 9223372036854775807"; }
+std::string list_of(const std::string&) { return "a list of names such as [A B]"; }
+std::string list_of(const std::vector<std::uint32_t>&) {
+  return "lists of numbers such as [[1 2] [3]]";
 }
 
 namespace detail {
@@ -201,18 +111,20 @@ Value record_of(std::string_view word, const DeclaredObject& object) {
   return Value(Value::Variant(Record{std::string(word), fields_of(object)}));
 }
 
-bool read_records(const Value& value, std::string_view word, const DeclaredStruct& type,
-                  const std::function<DeclaredObject()>& append, std::string& expected) {
-  expected = "records such as [(" + std::string(word);
-  for (const std::string_view name : names_of(type)) expected += " " + std::string(name) + "=...";
-  expected += ")]";
-  const auto* list = value.get_if<Value::List>();
-  if (!list) return false;
-  return std::ranges::all_of(*list, [&](const Value& element) {
-    const auto* record = element.get_if<Record>();
-    return record && record->verb == word &&
-           !read_fields_of(append(), record->fields, word, {}, {});
-  });
+bool read_record(const Value& value, std::string_view word, const DeclaredObject& object,
+                 std::string& expected) {
+  const auto* const record = value.get_if<Record>();
+  if (record && record->verb == word && !read_fields_of(object, record->fields, word, {}, {})) {
+    return true;
+  }
+  expected = record_form(word, object.type());
+  return false;
+}
+
+std::string record_form(std::string_view word, const DeclaredStruct& type) {
+  std::string form = "(" + std::string(word);
+  for (const std::string_view name : names_of(type)) form += " " + std::string(name) + "=...";
+  return form + ")";
 }
 
 InputError wrong_value(std::string_view file, const Field& field, std::string expected) {

@@ -16,10 +16,10 @@
 /// optional member is left out of the text where it equals the default. A namespace of declared
 /// structs has `using kvfence::operator==;`, which compares the declared members and no others.
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -204,30 +204,25 @@ std::string one_of(const std::vector<std::string_view>& names);
 }  // namespace detail
 
 // ---- Members <-> values. One pair of overloads a type; from_value says in `expected` what it
-// wanted. ----
+// wanted. list_of is what a list of them is in messages. ----
 
 Value to_value(bool member);
 Value to_value(std::uint32_t member);
 Value to_value(std::uint64_t member);  ///< Requires: below 2^63
 Value to_value(double member);
 Value to_value(const std::string& member);
-Value to_value(const std::vector<std::uint32_t>& member);
-Value to_value(const std::vector<std::uint64_t>& member);
-Value to_value(const std::vector<bool>& member);
-Value to_value(const std::vector<std::string>& member);
-Value to_value(const std::vector<std::vector<std::uint32_t>>& member);
 
 bool from_value(const Value& value, bool& member, std::string& expected);
 bool from_value(const Value& value, std::uint32_t& member, std::string& expected);
 bool from_value(const Value& value, std::uint64_t& member, std::string& expected);
 bool from_value(const Value& value, double& member, std::string& expected);
 bool from_value(const Value& value, std::string& member, std::string& expected);
-bool from_value(const Value& value, std::vector<std::uint32_t>& member, std::string& expected);
-bool from_value(const Value& value, std::vector<std::uint64_t>& member, std::string& expected);
-bool from_value(const Value& value, std::vector<bool>& member, std::string& expected);
-bool from_value(const Value& value, std::vector<std::string>& member, std::string& expected);
-bool from_value(const Value& value, std::vector<std::vector<std::uint32_t>>& member,
-                std::string& expected);
+
+std::string list_of(bool);
+std::string list_of(std::uint32_t);
+std::string list_of(std::uint64_t);
+std::string list_of(const std::string&);
+std::string list_of(const std::vector<std::uint32_t>&);
 
 /// A word. `none` is spelled like the absent value.
 template <Worded E>
@@ -255,9 +250,35 @@ concept DeclaredRecord = requires {
 };
 
 template <DeclaredRecord T>
-Value to_value(const std::vector<T>& member);
+Value to_value(const T& member);
 template <DeclaredRecord T>
-bool from_value(const Value& value, std::vector<T>& member, std::string& expected);
+bool from_value(const Value& value, T& member, std::string& expected);
+template <DeclaredRecord T>
+std::string list_of(const T&);
+
+template <class T>
+Value to_value(const std::vector<T>& member) {
+  Value::List list;
+  list.reserve(member.size());
+  for (const T& element : member) list.push_back(to_value(element));
+  return Value::Variant(std::move(list));
+}
+
+template <class T>
+bool from_value(const Value& value, std::vector<T>& member, std::string& expected) {
+  const auto* const list = value.get_if<Value::List>();
+  member.clear();
+  if (list) member.reserve(list->size());
+  const auto take = [&](const Value& from) {
+    T element{};
+    const bool is_taken = from_value(from, element, expected);
+    member.push_back(std::move(element));
+    return is_taken;
+  };
+  if (list && std::all_of(list->begin(), list->end(), take)) return true;
+  expected = list_of(T{});
+  return false;
+}
 
 template <class T>
 Value to_value(const std::optional<T>& member) {
@@ -449,24 +470,26 @@ std::optional<InputError> assign_fields(Struct& object, const std::vector<Field>
 namespace detail {
 
 Value record_of(std::string_view word, const DeclaredObject& object);
-/// Reads a list of records, each into the object that `append` hands out.
-bool read_records(const Value& value, std::string_view word, const DeclaredStruct& type,
-                  const std::function<DeclaredObject()>& append, std::string& expected);
+bool read_record(const Value& value, std::string_view word, const DeclaredObject& object,
+                 std::string& expected);
+/// "(word name=... other=...)".
+std::string record_form(std::string_view word, const DeclaredStruct& type);
 
 }  // namespace detail
 
 template <DeclaredRecord T>
-Value to_value(const std::vector<T>& member) {
-  Value::List list;
-  for (const T& element : member) list.push_back(detail::record_of(T::kWord, object_of(element)));
-  return Value(Value::Variant(std::move(list)));
+Value to_value(const T& member) {
+  return detail::record_of(T::kWord, object_of(member));
 }
 
 template <DeclaredRecord T>
-bool from_value(const Value& value, std::vector<T>& member, std::string& expected) {
-  member.clear();
-  const auto append = [&] { return object_of(member.emplace_back()); };
-  return detail::read_records(value, T::kWord, declared_struct<T>(), append, expected);
+bool from_value(const Value& value, T& member, std::string& expected) {
+  return detail::read_record(value, T::kWord, object_of(member), expected);
+}
+
+template <DeclaredRecord T>
+std::string list_of(const T&) {
+  return "records such as [" + detail::record_form(T::kWord, declared_struct<T>()) + "]";
 }
 
 }  // namespace kvfence

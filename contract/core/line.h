@@ -37,15 +37,6 @@ struct Bytes {
 struct Record {
   std::string verb;
   std::vector<Field> fields;
-
-  // Defined below Field, which is incomplete here.
-  Record();
-  Record(std::string record_verb, std::vector<Field> record_fields);
-  Record(const Record&);
-  Record(Record&&) noexcept;
-  Record& operator=(const Record&);
-  Record& operator=(Record&&) noexcept;
-  ~Record();
   friend bool operator==(const Record& a, const Record& b);
 };
 
@@ -90,14 +81,6 @@ struct Field {
 // Not in the class: moving a Record needs Field complete.
 inline Value::Value(Variant data) : data_(std::move(data)) {}
 
-inline Record::Record() = default;
-inline Record::Record(std::string record_verb, std::vector<Field> record_fields)
-    : verb(std::move(record_verb)), fields(std::move(record_fields)) {}
-inline Record::Record(const Record&) = default;
-inline Record::Record(Record&&) noexcept = default;
-inline Record& Record::operator=(const Record&) = default;
-inline Record& Record::operator=(Record&&) noexcept = default;
-inline Record::~Record() = default;
 inline bool operator==(const Record& a, const Record& b) {
   return a.verb == b.verb && a.fields == b.fields;
 }

@@ -165,7 +165,7 @@ TEST(Value, HasEightKinds) {
   EXPECT_EQ(value_of("word"), text_value("word"));
   EXPECT_EQ(value_of("0x00fF"), Value(Bytes{"\x00\xff"s}));
   EXPECT_EQ(value_of("[]"), Value(Value::List{}));
-  EXPECT_EQ(value_of("(verb)"), Value(Record("verb", {})));
+  EXPECT_EQ(value_of("(verb)"), Value(Record{"verb", {}}));
 }
 
 TEST(Value, MayStandBetweenBlanks) { EXPECT_EQ(canonical_value("  7\t"), "7"); }
@@ -576,7 +576,7 @@ class Generator {
         return Value(std::move(list));
       }
       default:
-        return Value(Record(word(), fields(depth + 1)));
+        return Value(Record{word(), fields(depth + 1)});
     }
   }
 

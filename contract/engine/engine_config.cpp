@@ -22,17 +22,9 @@ bool emplace(std::string_view word, ConnectorRecord& record) {
 
 }  // namespace
 
-Value to_value(const ConnectorList& member) {
-  Value::List list;
-  for (const ConnectorRecord& record : member) {
-    std::visit(
-        [&](const auto& typed) {
-          list.emplace_back(
-              Value::Variant(kvfence::Record(std::string(typed.kWord), to_fields(typed))));
-        },
-        record.as_variant());
-  }
-  return Value::Variant(std::move(list));
+Value to_value(const ConnectorRecord& member) {
+  return std::visit([](const auto& typed) { return kvfence::to_value(typed); },
+                    member.as_variant());
 }
 
 bool from_value(const Value& value, ConnectorList& member, std::string& expected) {

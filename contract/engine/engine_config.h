@@ -53,7 +53,6 @@ struct ConnectorRecord;
 struct ConnectorList : std::vector<ConnectorRecord> {
   using std::vector<ConnectorRecord>::vector;
 };
-Value to_value(const ConnectorList& member);
 bool from_value(const Value& value, ConnectorList& member, std::string& expected);
 bool operator==(const ConnectorList& a, const ConnectorList& b);
 
@@ -81,6 +80,7 @@ struct ConnectorRecord
   const variant& as_variant() const { return *this; }
   variant& as_variant() { return *this; }
 };
+Value to_value(const ConnectorRecord& member);
 
 /// What copies and computes.
 ///   scripted  copies are marks that commands move, step by step; what is sampled stands in the

@@ -8,44 +8,23 @@
 #include "contract/pool/block_pool_target.h"
 
 namespace kvfence {
-namespace kv_cache {
 
-// The overloads of this namespace would hide those of plain types.
-using kvfence::from_value;
-using kvfence::to_value;
+Value to_value(const KVCacheSpec& member) {
+  return detail::record_of(to_text(member.kind), object_of(member));
+}
 
-namespace {
-
-bool spec_from(const Value& value, KVCacheSpec& spec) {
+bool from_value(const Value& value, KVCacheSpec& member, std::string& expected) {
   const auto* record = value.get_if<Record>();
   const auto kind = record ? from_text<KVCacheSpecKind>(record->verb) : std::nullopt;
-  if (!kind) return false;
-  spec.kind = *kind;
-  return !assign_fields(spec, record->fields, {});
+  if (kind) member.kind = *kind;
+  if (kind && !assign_fields(member, record->fields, {})) return true;
+  expected = "a group such as (sliding block_size=4 window=8)";
+  return false;
 }
 
-}  // namespace
-
-Value to_value(const GroupList& member) {
-  Value::List list;
-  for (const KVCacheSpec& spec : member) {
-    list.emplace_back(Value::Variant(Record(std::string(to_text(spec.kind)), to_fields(spec))));
-  }
-  return Value::Variant(std::move(list));
+std::string list_of(const KVCacheSpec&) {
+  return "groups such as [(full block_size=4) (sliding block_size=4 window=8)]";
 }
-
-bool from_value(const Value& value, GroupList& member, std::string& expected) {
-  expected = "groups such as [(full block_size=4) (sliding block_size=4 window=8)]";
-  const auto* list = value.get_if<Value::List>();
-  if (!list) return false;
-  member.clear();
-  for (const Value& element : *list) {
-    if (!spec_from(element, member.emplace_back())) return false;
-  }
-  return true;
-}
-
-}  // namespace kv_cache
 
 Parsed<KVCacheManagerConfig> make_kv_cache_manager_config(const kv_cache::Config& config,
                                                           std::string_view file,

@@ -19,6 +19,11 @@ namespace kvfence {
 
 struct KVCacheManagerConfig;  ///< contract/kv_cache/kv_cache_manager.h
 
+/// A group of a configuration: (sliding block_size=4 window=8).
+Value to_value(const KVCacheSpec& member);
+bool from_value(const Value& value, KVCacheSpec& member, std::string& expected);
+std::string list_of(const KVCacheSpec&);
+
 namespace kv_cache {
 
 using kvfence::operator==;
@@ -37,18 +42,11 @@ struct RequestBlocks {
   }
 };
 
-/// The groups of a configuration: [(full block_size=4) (sliding block_size=4 window=8)].
-struct GroupList : std::vector<KVCacheSpec> {
-  using std::vector<KVCacheSpec>::vector;
-};
-Value to_value(const GroupList& member);
-bool from_value(const Value& value, GroupList& member, std::string& expected);
-
 /// The configuration as it stands on the config line; KVCacheManagerConfig is what a manager is
 /// built from.
 struct Config : PoolSettings {
   Config() { num_gpu_blocks = 16; }
-  GroupList groups = {KVCacheSpec{.block_size = 4}};
+  std::vector<KVCacheSpec> groups = {KVCacheSpec{.block_size = 4}};
   std::uint32_t max_model_len = 64;
   std::uint32_t max_num_batched_tokens = 64;
   bool use_eagle = false;

@@ -5,10 +5,6 @@
 namespace kvfence {
 namespace kv_cache {
 
-// The overloads of this namespace would hide those of plain types.
-using kvfence::from_value;
-using kvfence::to_value;
-
 void World::apply(const Command& command) {
   if (!entries_.empty()) entries_.back().is_new = false;
   if (const auto* declared = std::get_if<DeclareRequest>(&command)) {

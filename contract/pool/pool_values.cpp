@@ -183,16 +183,6 @@ bool removed_from(const Record& record, BlockRemoved& event) {
   return reader.all_read();
 }
 
-bool event_from(const Value& value, KVCacheEvent& event) {
-  const auto* record = value.get_if<Record>();
-  if (!record) return false;
-  if (record->verb == "stored") return stored_from(*record, event.emplace<BlockStored>());
-  if (record->verb == "removed") return removed_from(*record, event.emplace<BlockRemoved>());
-  if (record->verb != "cleared" || !record->fields.empty()) return false;
-  event.emplace<AllBlocksCleared>();
-  return true;
-}
-
 }  // namespace
 
 Value to_value(const MmFeature& member) {
@@ -202,19 +192,8 @@ Value to_value(const MmFeature& member) {
                                 {"length", to_value(member.length), {}}}});
 }
 
-Value to_value(const std::vector<MmFeature>& member) {
-  Value::List list;
-  for (const MmFeature& feature : member) list.push_back(to_value(feature));
-  return Value::Variant(std::move(list));
-}
-
-Value to_value(const std::vector<KVCacheEvent>& member) {
-  Value::List list;
-  for (const KVCacheEvent& event : member) {
-    list.push_back(
-        std::visit([](const auto& alternative) { return event_value(alternative); }, event));
-  }
-  return Value::Variant(std::move(list));
+Value to_value(const KVCacheEvent& member) {
+  return std::visit([](const auto& event) { return event_value(event); }, member);
 }
 
 Value to_value(const KeyList& member) {
@@ -242,15 +221,19 @@ bool from_value(const Value& value, std::vector<MmFeature>& member, std::string&
   return true;
 }
 
-bool from_value(const Value& value, std::vector<KVCacheEvent>& member, std::string& expected) {
-  expected = "a list of events: (stored ...), (removed ...), (cleared)";
-  const auto* list = value.get_if<Value::List>();
-  if (!list) return false;
-  member.clear();
-  for (const Value& element : *list) {
-    if (!event_from(element, member.emplace_back())) return false;
-  }
+bool from_value(const Value& value, KVCacheEvent& member, std::string& expected) {
+  expected = "an event: (stored ...), (removed ...) or (cleared)";
+  const auto* record = value.get_if<Record>();
+  if (!record) return false;
+  if (record->verb == "stored") return stored_from(*record, member.emplace<BlockStored>());
+  if (record->verb == "removed") return removed_from(*record, member.emplace<BlockRemoved>());
+  if (record->verb != "cleared" || !record->fields.empty()) return false;
+  member.emplace<AllBlocksCleared>();
   return true;
+}
+
+std::string list_of(const KVCacheEvent&) {
+  return "a list of events: (stored ...), (removed ...), (cleared)";
 }
 
 bool from_value(const Value& value, KeyList& member, std::string& expected) {

@@ -19,12 +19,12 @@ struct KeyList : std::vector<BlockHash> {
 };
 
 Value to_value(const MmFeature& member);
-Value to_value(const std::vector<MmFeature>& member);
-Value to_value(const std::vector<KVCacheEvent>& member);
+Value to_value(const KVCacheEvent& member);
 Value to_value(const KeyList& member);
 bool from_value(const Value& value, std::vector<MmFeature>& member, std::string& expected);
-bool from_value(const Value& value, std::vector<KVCacheEvent>& member, std::string& expected);
+bool from_value(const Value& value, KVCacheEvent& member, std::string& expected);
 bool from_value(const Value& value, KeyList& member, std::string& expected);
+std::string list_of(const KVCacheEvent&);
 
 /// The blocks of a pool, where the whole state is asked for.
 struct ShownBlocks {

@@ -27,12 +27,8 @@ Parsed<std::vector<SecondaryTierConfig>> secondary_tiers_from(const Field& field
   return configs;
 }
 
-Value to_value(const std::vector<SecondaryTierConfig>& configs) {
-  Value::List list;
-  for (const SecondaryTierConfig& config : configs) {
-    list.emplace_back(Value::Variant(Record(config.type, config.settings)));
-  }
-  return Value::Variant(std::move(list));
+Value to_value(const SecondaryTierConfig& config) {
+  return Value::Variant(Record{config.type, config.settings});
 }
 
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/factory.py register_tier

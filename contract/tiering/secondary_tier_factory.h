@@ -30,8 +30,8 @@ struct SecondaryTierConfig {
 Parsed<std::vector<SecondaryTierConfig>> secondary_tiers_from(const Field& field,
                                                               const std::string& file = {});
 
-/// The same as a value.
-Value to_value(const std::vector<SecondaryTierConfig>& configs);
+/// An entry as a value.
+Value to_value(const SecondaryTierConfig& config);
 
 /// Builds a tier whose jobs reach the primary tier's slots.
 /// Errors: each names the setting, at its position in `file`.

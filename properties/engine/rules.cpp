@@ -108,7 +108,6 @@ constexpr Invariant kCoreInvariants[] = {
 using Rule = NamedPlace<kCoreInvariants>;
 constexpr BrokenRuleOf<kCoreInvariants> broken;
 
-using kv_cache::to_value;
 using kvfence::to_value;
 using kvfence::detail::element;
 using kvfence::detail::find_table;

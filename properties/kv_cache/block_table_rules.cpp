@@ -14,8 +14,6 @@ using detail::is_key_of;
 using detail::key_value;
 using detail::phrase;
 using detail::place_name;
-using kv_cache::to_value;
-using kvfence::to_value;
 
 namespace {
 

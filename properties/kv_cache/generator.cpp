@@ -95,7 +95,7 @@ void draw_groups(Choices& choices, Config& config) {
   if (choices.once_in(kAnyGroupsOnceIn)) return draw_any_groups(choices, config);
   const std::uint32_t small = config.hash_block_size;
   const std::uint32_t large = small * (choices.once_in(2) ? 2 : 1);
-  GroupList& groups = config.groups;
+  std::vector<KVCacheSpec>& groups = config.groups;
   groups.clear();
   switch (choices.below(14)) {
     case 0:

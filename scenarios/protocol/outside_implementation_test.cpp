@@ -281,7 +281,7 @@ TEST(OutsideImplementation, KeysThatItSaidNotToReportAreBabble) {
 
 TEST(OutsideImplementation, WrongValues) {
   EXPECT_EQ(failure_of_reply("-> error=none blocks=7 " + kNumbers),
-            "babbled: found blocks=7, expected a list of integers such as [1 2 3]");
+            "babbled: found blocks=7, expected a list of integers from 0 to 4294967295");
   EXPECT_EQ(failure_of_reply("-> error=none hit=1 " + kNumbers),
             "babbled: found hit=1, expected true or false");
   EXPECT_EQ(failure_of_reply("-> error=out_of_luck " + kNumbers).substr(0, 34),

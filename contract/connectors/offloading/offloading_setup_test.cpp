@@ -18,7 +18,7 @@
 namespace kvfence {
 namespace {
 
-engine::Config config_of(kv_cache::GroupList groups) {
+engine::Config config_of(std::vector<KVCacheSpec> groups) {
   engine::Config config;
   make_assembly(engine::Assembly::kOffloading, config);
   config.profile = "v0.23";
