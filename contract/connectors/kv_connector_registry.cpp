@@ -42,7 +42,7 @@ void KVConnectorFactories::take(const KVConnectorFactories& other) {
 std::optional<InputError> KVConnectorRegistry::register_connector(const std::string& name,
                                                                   Loader loader) {
   if (!entries_.try_emplace(name, Entry{std::move(loader), std::nullopt}).second) {
-    return InputError{{}, {}, "connector " + name + " registered twice", "each name once"};
+    return errors_at({}, {})("connector " + name + " registered twice", "each name once");
   }
   return std::nullopt;
 }
@@ -54,17 +54,14 @@ std::optional<InputError> KVConnectorRegistry::register_library(const std::strin
   return register_connector(name, [name, path, symbol]() -> Parsed<KVConnectorFactories> {
     const Parsed<KVConnectorEntry*> entry = open_function<KVConnectorEntry>(path, symbol);
     if (!entry) return entry.error();
+    const auto error = errors_at(path, {});
     KVConnectorFactories connectors;
     (*entry)(connectors);
     if (const auto half = connectors.half_kinds(); !half.empty()) {
-      return InputError{path,
-                        {},
-                        "half a connector (" + joined(half) + ")",
-                        symbol + " to fill in every half of a kind"};
+      return error("half a connector (" + joined(half) + ")",
+                   symbol + " to fill in every half of a kind");
     }
-    if (connectors.kinds().empty()) {
-      return InputError{path, {}, "no connector", symbol + " to fill in a kind"};
-    }
+    if (connectors.kinds().empty()) return error("no connector", symbol + " to fill in a kind");
     return connectors;
   });
 }
@@ -74,10 +71,9 @@ Parsed<KVConnectorFactories> KVConnectorRegistry::get(const std::string& name) {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
     const std::string known = joined(names());
-    return InputError{{},
-                      {},
-                      "connector " + name,
-                      known.empty() ? "nothing, since none is registered" : "one of " + known};
+    return errors_at({}, {})("connector " + name, known.empty()
+                                                      ? "nothing, since none is registered"
+                                                      : "one of " + known);
   }
   Entry& entry = found->second;
   if (!entry.loaded) {

@@ -54,6 +54,13 @@ std::optional<std::string> check_group(const KVCacheManagerConfig& config, const
 
 }  // namespace
 
+bool all_of_kinds(std::span<const KVCacheSpec> groups,
+                  std::initializer_list<KVCacheSpecKind> kinds) {
+  return std::ranges::all_of(groups, [&](const KVCacheSpec& group) {
+    return std::ranges::find(kinds, group.kind) != kinds.end();
+  });
+}
+
 std::string_view event_name(KVCacheSpecKind kind) {
   constexpr std::string_view kNames[] = {"full_attention",          "sliding_window",
                                          "chunked_local_attention", "mamba",

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -65,5 +67,8 @@ struct KVCacheSpec {
   }
   friend bool operator==(const KVCacheSpec&, const KVCacheSpec&) = default;
 };
+
+bool all_of_kinds(std::span<const KVCacheSpec> groups,
+                  std::initializer_list<KVCacheSpecKind> kinds);
 
 }  // namespace kvfence

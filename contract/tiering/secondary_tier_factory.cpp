@@ -35,7 +35,7 @@ Value to_value(const SecondaryTierConfig& config) {
 std::optional<InputError> SecondaryTierFactory::register_tier(const std::string& type,
                                                               SecondaryTierBuilder builder) {
   if (!builders_.try_emplace(type, std::move(builder)).second) {
-    return InputError{{}, {}, "tier " + type + " registered twice", "each type once"};
+    return errors_at({}, {})("tier " + type + " registered twice", "each type once");
   }
   return std::nullopt;
 }
@@ -47,8 +47,8 @@ Parsed<SecondaryTierHandle> SecondaryTierFactory::create_secondary_tier(
   const auto found = builders_.find(config.type);
   if (found != builders_.end()) return found->second(config, primary, spec, file);
   const auto type_of = [](const auto& entry) { return entry.first; };
-  return InputError{
-      file, {}, "a tier of type " + config.type, "one of " + joined(builders_, ", ", type_of)};
+  return errors_at(file, {})("a tier of type " + config.type,
+                             "one of " + joined(builders_, ", ", type_of));
 }
 
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/spec.py get_manager

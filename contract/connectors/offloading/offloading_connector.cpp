@@ -22,11 +22,10 @@ std::optional<std::string> check_spec(const OffloadingSpec& spec) {
     if (!fits) return "one group of full attention with blocks of hash_block_size";
     return std::nullopt;
   }
-  const bool all_known = std::all_of(groups.begin(), groups.end(), [](const KVCacheSpec& group) {
-    return group.kind == KVCacheSpecKind::kFullAttention ||
-           group.kind == KVCacheSpecKind::kSlidingWindow || group.kind == KVCacheSpecKind::kMamba;
-  });
-  if (!all_known) return "groups of full attention, sliding window or mamba";
+  if (!all_of_kinds(groups, {KVCacheSpecKind::kFullAttention, KVCacheSpecKind::kSlidingWindow,
+                             KVCacheSpecKind::kMamba})) {
+    return "groups of full attention, sliding window or mamba";
+  }
   const bool all_divided = std::all_of(groups.begin(), groups.end(), [&](const KVCacheSpec& group) {
     return group.block_size % hash_block_size == 0;
   });

@@ -9,11 +9,10 @@ std::optional<std::string> check_spec(const SimpleCPUOffloadSpec& spec) {
   if (spec.num_cpu_blocks == 0) return "a positive num_cpu_blocks";
   if (spec.num_workers == 0) return "a positive world_size";
   const std::vector<KVCacheSpec>& groups = spec.kv_cache.groups;
-  const bool all_known = std::all_of(groups.begin(), groups.end(), [](const KVCacheSpec& group) {
-    return group.kind == KVCacheSpecKind::kFullAttention ||
-           group.kind == KVCacheSpecKind::kSlidingWindow || group.kind == KVCacheSpecKind::kMamba;
-  });
-  if (!all_known) return "groups of full attention, sliding window or mamba";
+  if (!all_of_kinds(groups, {KVCacheSpecKind::kFullAttention, KVCacheSpecKind::kSlidingWindow,
+                             KVCacheSpecKind::kMamba})) {
+    return "groups of full attention, sliding window or mamba";
+  }
   const auto reference = std::find_if(groups.begin(), groups.end(), [](const KVCacheSpec& group) {
     return group.kind == KVCacheSpecKind::kFullAttention;
   });

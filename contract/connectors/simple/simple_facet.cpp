@@ -24,8 +24,8 @@ Parsed<SimpleCPUOffloadSpec> make_simple_spec(const engine::simple::Record& reco
   spec.num_cpu_blocks = record.num_cpu_blocks;
   spec.lazy_offload = record.lazy_offload;
   spec.num_workers = num_ranks;
-  if (auto expected = check_spec(spec)) {
-    return InputError{{}, {}, "this configuration", std::move(*expected)};
+  if (const auto expected = check_spec(spec)) {
+    return errors_at({}, {})("this configuration", *expected);
   }
   return spec;
 }

@@ -37,8 +37,8 @@ Parsed<SynchronousConnectorSpec> make_spec(SynchronousConnectorKind kind, std::u
   spec.kind = kind;
   spec.num_workers = num_ranks;
   spec.num_layers = num_layers;
-  if (auto expected = check_spec(spec)) {
-    return InputError{{}, {}, "this configuration", std::move(*expected)};
+  if (const auto expected = check_spec(spec)) {
+    return errors_at({}, {})("this configuration", *expected);
   }
   return spec;
 }

@@ -11,11 +11,9 @@ std::optional<std::string> check_spec(const SynchronousConnectorSpec& spec) {
   if (spec.num_layers == 0) return "a positive num_layers";
   const std::vector<KVCacheSpec>& groups = spec.kv_cache.groups;
   if (groups.empty()) return "a group";
-  const bool all_known = std::all_of(groups.begin(), groups.end(), [](const KVCacheSpec& group) {
-    return group.kind == KVCacheSpecKind::kFullAttention ||
-           group.kind == KVCacheSpecKind::kSlidingWindow;
-  });
-  if (!all_known) return "groups of full attention or sliding window";
+  if (!all_of_kinds(groups, {KVCacheSpecKind::kFullAttention, KVCacheSpecKind::kSlidingWindow})) {
+    return "groups of full attention or sliding window";
+  }
   const bool one_size = std::all_of(groups.begin(), groups.end(), [&](const KVCacheSpec& group) {
     return group.block_size == groups.front().block_size;
   });
