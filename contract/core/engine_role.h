@@ -25,16 +25,12 @@ namespace engine {
 
 using kvfence::operator==;
 
-/// Which engine of a pair a command is about.
-template <class S>
-void add_engine_field(auto& fields) {
-  fields.optional("engine", &S::engine, Domain::kChoice, "producer or consumer");
-}
-
-/// A command about an engine.
+/// A command about an engine, which of a pair.
 struct OfEngine {
   EngineRole engine = EngineRole::kProducer;
-  static void declare(auto& fields) { add_engine_field<OfEngine>(fields); }
+  static void declare(auto& fields) {
+    fields.optional("engine", &OfEngine::engine, Domain::kChoice, "producer or consumer");
+  }
 };
 
 }  // namespace engine

@@ -58,16 +58,15 @@ struct Execute : OfRanks {
 };
 
 /// Errors: kNotInConfig: no such rank or stream.
-struct Advance {
+struct Advance : OfEngine {
   static constexpr Verb kVerb{"advance", "the device runs the next forward or transfer"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::string stream = "compute";
   std::uint32_t rank = 0;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     fields.add("stream", &Advance::stream, Domain::kChoice, "compute, store or load");
     fields.optional("rank", &Advance::rank, Domain::kCount, "whose");
-    add_engine_field<Advance>(fields);
+    OfEngine::declare(fields);
   }
 };
 
@@ -76,13 +75,12 @@ struct Advance {
 /// simple one beside it, whose copies do not fail, or a load where a group has a window, or there
 /// are several, whose lost blocks upstream's scheduler cannot take in; kNotInProfile: a store fails
 /// with hold. What is late does not fail.
-struct FailNext {
+struct FailNext : OfEngine {
   static constexpr Verb kVerb{"fail_next", "the next transfer that a stream is given fails"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNotInProfile};
   std::string stream = "load";
   std::uint32_t rank = 0;
   std::string fault = "copy";
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = FailNext;
     fields.add("stream", &S::stream, Domain::kChoice, "store or load");
@@ -92,7 +90,7 @@ struct FailNext {
         "copy: nothing is copied; wait: nothing, and it waits for nobody; record: its end is "
         "known when its stream has nothing left; partial: all that it writes is torn; late: its "
         "end is denied twice");
-    add_engine_field<S>(fields);
+    OfEngine::declare(fields);
   }
 };
 

@@ -34,7 +34,7 @@ using kv_cache::RequestBlocks;
 /// loads, over which its connectors trip (vllm#33775); do_remote_decode anywhere but at the
 /// producer of a pair, or with a window and max_tokens other than 1 (nixl_facet.h); engine=consumer
 /// of one engine; a salt or adapter with files.
-struct AddRequest : ConnectorScript {
+struct AddRequest : ConnectorScript, OfEngine {
   static constexpr Verb kVerb{"add_request", "a new request; a name is used once"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyDeclared, ErrorCode::kNotInConfig,
                                             ErrorCode::kNoTokens, ErrorCode::kBadRange,
@@ -54,7 +54,6 @@ struct AddRequest : ConnectorScript {
   bool grammar = false;
   std::optional<std::uint32_t> max_offload_tokens;
   bool do_remote_decode = false;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = AddRequest;
     fields.add("id", &S::id, Domain::kRequest, "its name");
@@ -76,7 +75,7 @@ struct AddRequest : ConnectorScript {
                     "leading tokens that may be stored (rule offload_fences_reuse)");
     fields.optional("do_remote_decode", &S::do_remote_decode, Domain::kFlag,
                     "the consumer will read its blocks");
-    add_engine_field<S>(fields);
+    OfEngine::declare(fields);
   }
 };
 
@@ -107,7 +106,7 @@ struct Sample {
 /// kNotInConfig: on a device, something is sampled; without the scripted connector, something is
 /// reported, or there is no such scripted child or rank; kListedTwice: two reports of one child and
 /// rank; kBadRange: a job from kNumChildJobsMax on.
-struct Update {
+struct Update : OfEngine {
   static constexpr Verb kVerb{"update", "the oldest planned step comes back from the workers"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig,
                                             ErrorCode::kNoStepInFlight, ErrorCode::kWrongTokenCount,
@@ -121,7 +120,6 @@ struct Update {
   std::vector<std::string> finished_sending;
   std::vector<BlockId> invalid_blocks;
   std::vector<multi::ChildReport> reports;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = Update;
     fields.optional("token", &S::token, Domain::kCount, "what everyone samples");
@@ -133,23 +131,22 @@ struct Update {
                     "held blocks that are not needed any more");
     fields.optional("invalid_blocks", &S::invalid_blocks, Domain::kBlocks, "loads that failed");
     fields.optional("reports", &S::reports, Domain::kAnswers, "of scripted children");
-    add_engine_field<Update>(fields);
+    OfEngine::declare(fields);
   }
 };
 
 /// Errors, besides the scheduler's: kNotInConfig: at the producer of a pair, with a window
 /// (nixl_facet.h).
-struct UpdateDraftTokenIds {
+struct UpdateDraftTokenIds : OfEngine {
   static constexpr Verb kVerb{"update_draft_token_ids", "drafts for a request's next step"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig};
   std::string request;
   std::vector<TokenId> tokens;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = UpdateDraftTokenIds;
     fields.add("request", &S::request, Domain::kRequest, "whose");
     fields.add("tokens", &S::tokens, Domain::kTokens, "drafts");
-    add_engine_field<S>(fields);
+    OfEngine::declare(fields);
   }
 };
 
@@ -162,41 +159,38 @@ struct GrammarCompiled {
   }
 };
 
-struct FinishRequests {
+struct FinishRequests : OfEngine {
   static constexpr Verb kVerb{"finish_requests", "ends requests from outside, e.g. aborts them"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest,
                                             ErrorCode::kBadRange};
   std::vector<std::string> requests;
   RequestStatus status = RequestStatus::kFinishedAborted;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = FinishRequests;
     fields.add("requests", &S::requests, Domain::kRequests, "which");
     fields.optional("status", &S::status, Domain::kChoice, "how");
-    add_engine_field<FinishRequests>(fields);
+    OfEngine::declare(fields);
   }
 };
 
-struct FinishAllRequests {
+struct FinishAllRequests : OfEngine {
   static constexpr Verb kVerb{"finish_all_requests", "ends every request from outside"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
   RequestStatus status = RequestStatus::kFinishedAborted;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     fields.optional("status", &FinishAllRequests::status, Domain::kChoice, "how");
-    add_engine_field<FinishAllRequests>(fields);
+    OfEngine::declare(fields);
   }
 };
 
-struct SetPauseState {
+struct SetPauseState : OfEngine {
   static constexpr Verb kVerb{"set_pause_state", "stops admission, or everything, or neither"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   PauseState state = PauseState::kUnpaused;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     fields.add("state", &SetPauseState::state, Domain::kChoice,
                "unpaused, paused_new or paused_all");
-    add_engine_field<SetPauseState>(fields);
+    OfEngine::declare(fields);
   }
 };
 
@@ -206,7 +200,7 @@ struct SetPauseState {
 /// tiers,
 /// whose manager cannot be reset: upstream forgets the transfers under way, but not what they
 /// reserve (vllm#44541); a child that is not scripted.
-struct ResetPrefixCache {
+struct ResetPrefixCache : OfEngine {
   static constexpr Verb kVerb{"reset_prefix_cache", "forgets what is cached"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   bool reset_running_requests = false;
@@ -214,7 +208,6 @@ struct ResetPrefixCache {
   bool connector_fails = false;
   std::vector<std::uint32_t> failing_children = {};
   std::vector<std::uint32_t> silent_children = {};
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = ResetPrefixCache;
     fields.optional("reset_running_requests", &S::reset_running_requests, Domain::kFlag,
@@ -227,22 +220,21 @@ struct ResetPrefixCache {
                     "places of scripted children that answer so");
     fields.optional("silent_children", &S::silent_children, Domain::kAnswers,
                     "places of those that do not answer");
-    add_engine_field<ResetPrefixCache>(fields);
+    OfEngine::declare(fields);
   }
 };
 
 /// Errors: kNotInConfig: there is no scripted connector, or no scripted child at that place.
-struct ScriptConnector : ConnectorScript {
+struct ScriptConnector : ConnectorScript, OfEngine {
   static constexpr Verb kVerb{"script_connector",
                               "what the connector answers about a request from now on"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest, ErrorCode::kNotInConfig};
   std::string request;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = ScriptConnector;
     fields.add("request", &S::request, Domain::kRequest, "whose");
     ConnectorScript::declare(fields);
-    add_engine_field<S>(fields);
+    OfEngine::declare(fields);
   }
 };
 

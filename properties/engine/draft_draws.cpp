@@ -37,7 +37,7 @@ class DraftDraws final : public Draws {
     to_draft_.clear();
     if (!are_told_) return;
     for (const RequestOutput& output : now.of(update->engine).outputs.or_empty()) {
-      to_draft_.push_back({output.request, {}, update->engine});
+      to_draft_.push_back({{update->engine}, output.request, {}});
     }
   }
 
@@ -53,7 +53,7 @@ class DraftDraws final : public Draws {
     const EngineRole engine = picture.draw_engine(choices);
     const std::vector<RequestState>& known = picture.of(engine).known;
     if (known.empty() || !are_told_) return std::nullopt;
-    return with_drafts({pick(choices, known).id, {}, engine}, choices);
+    return with_drafts({{engine}, pick(choices, known).id, {}}, choices);
   }
 
   /// The model on a device decides itself.

@@ -383,7 +383,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
     }
     for (const EngineRole role : kEngineRoles) {
       const bool is_paused = picture_.of(role).pause_state != PauseState::kUnpaused;
-      if (is_paused && choices.once_in(4)) return SetPauseState{.engine = role};
+      if (is_paused && choices.once_in(4)) return SetPauseState{role};
     }
     std::size_t action = swarm_->draw(choices);
     if (picture_.engine().num_live() == 0 && choices.once_in(2)) {
@@ -415,8 +415,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
       }
     }
     for (const EngineRole role : kEngineRoles) {
-      if (picture_.of(role).pause_state != PauseState::kUnpaused)
-        return SetPauseState{.engine = role};
+      if (picture_.of(role).pause_state != PauseState::kUnpaused) return SetPauseState{role};
     }
     const auto role = static_cast<EngineRole>(num_turns_++ % num_engines);
     if (!picture_.are_gone()) num_last_ = 0;
@@ -461,12 +460,11 @@ class Generator final : public GeneratorFor<EngineTarget> {
         return command;
       }
       case Action::kFinishAll:
-        return FinishAllRequests{
-            choices.once_in(6) ? RequestStatus::kFinishedError : RequestStatus::kFinishedAborted,
-            role};
+        return FinishAllRequests{role, choices.once_in(6) ? RequestStatus::kFinishedError
+                                                          : RequestStatus::kFinishedAborted};
       case Action::kPause:
-        return SetPauseState{choices.once_in(2) ? PauseState::kPausedAll : PauseState::kPausedNew,
-                             role};
+        return SetPauseState{role,
+                             choices.once_in(2) ? PauseState::kPausedAll : PauseState::kPausedNew};
       case Action::kReset: {
         ResetPrefixCache command;
         command.reset_connector = choices.once_in(4);

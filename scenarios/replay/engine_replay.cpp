@@ -159,7 +159,7 @@ class EngineReplay {
   bool run_transfers() {
     for (const std::string_view stream : {"store", "load"}) {
       for (std::uint32_t count = 0; count < options_.transfers_a_step; ++count) {
-        if (!send(engine::Advance{std::string(stream)})) return false;
+        if (!send(engine::Advance{{}, std::string(stream)})) return false;
         if (!*seen().advanced) break;
       }
     }

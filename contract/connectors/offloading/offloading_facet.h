@@ -44,7 +44,7 @@ using kvfence::operator==;
 /// Errors: kNotInConfig: no such rank, or a failure where none may happen, a load of several groups
 /// among them (upstream cannot take in invalid blocks of several); kUnknownJob;
 /// kNotInProfile: a store fails with hold.
-struct AdvanceTransfer {
+struct AdvanceTransfer : OfEngine {
   static constexpr Verb kVerb{"advance_transfer",
                               "a rank's copy engine comes further with a transfer"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
@@ -53,7 +53,6 @@ struct AdvanceTransfer {
   JobId job = 0;
   TransferProgress progress = TransferProgress::kFinished;
   std::uint32_t microseconds = 0;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = AdvanceTransfer;
     fields.optional("rank", &S::rank, Domain::kCount, "whose");
@@ -61,23 +60,22 @@ struct AdvanceTransfer {
     fields.optional("progress", &S::progress, Domain::kChoice, "part, finished or failed");
     fields.optional("microseconds", &S::microseconds, Domain::kCount,
                     "that it took, if this is its end; 0: the engine does not know");
-    add_engine_field<S>(fields);
+    OfEngine::declare(fields);
   }
 };
 
 /// Errors: kNotInConfig, as above; kUnknownJob: it was not reported.
-struct ReportTransferAgain {
+struct ReportTransferAgain : OfEngine {
   static constexpr Verb kVerb{"report_transfer_again",
                               "a rank's copy engine reports a transfer a second time"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownJob};
   std::uint32_t rank = 0;
   JobId job = 0;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = ReportTransferAgain;
     fields.optional("rank", &S::rank, Domain::kCount, "whose");
     fields.add("job", &S::job, Domain::kNumber, "which transfer");
-    add_engine_field<S>(fields);
+    OfEngine::declare(fields);
   }
 };
 
@@ -87,15 +85,14 @@ struct ReportTransferAgain {
 /// kv_connector/v1/metrics.py KVConnectorLogging.
 /// Errors: kNotInConfig: no OffloadingConnector, or one over a device, which measures nothing;
 /// kBadRange: no such engine index.
-struct LogStats {
+struct LogStats : OfEngine {
   static constexpr Verb kVerb{"log_stats", "the loggers write what they have of the transfers"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
   std::uint32_t engine_idx = 0;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     fields.optional("engine_idx", &LogStats::engine_idx, Domain::kCount,
                     "under which the steps from now on are counted");
-    add_engine_field<LogStats>(fields);
+    OfEngine::declare(fields);
   }
 };
 

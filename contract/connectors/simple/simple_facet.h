@@ -26,7 +26,7 @@ using kvfence::operator==;
 /// Which copy follows from the order: the oldest of its direction that has not ended.
 /// Errors: kBadRange: neither part nor finished, for copies do not fail; kNotInConfig: no such
 /// rank, or a device copies; kUnknownJob: no copy of that direction is under way there.
-struct AdvanceCopy {
+struct AdvanceCopy : OfEngine {
   static constexpr Verb kVerb{"advance_copy",
                               "a rank's copy engine comes further in one direction"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
@@ -34,13 +34,12 @@ struct AdvanceCopy {
   std::uint32_t rank = 0;
   bool store = false;
   TransferProgress progress = TransferProgress::kFinished;
-  EngineRole engine = EngineRole::kProducer;
   static void declare(auto& fields) {
     using S = AdvanceCopy;
     fields.optional("rank", &S::rank, Domain::kCount, "whose");
     fields.optional("store", &S::store, Domain::kFlag, "to CPU memory, else from there");
     fields.optional("progress", &S::progress, Domain::kChoice, "part or finished");
-    add_engine_field<S>(fields);
+    OfEngine::declare(fields);
   }
 };
 

@@ -149,9 +149,9 @@ class OffloadingDraws final : public Draws {
     if (place == 0) {
       if (reported_.empty()) return std::nullopt;
       const EngineTransfer& transfer = pick(choices, reported_);
-      return ReportTransferAgain{transfer.rank, transfer.job, role_};
+      return ReportTransferAgain{role_, transfer.rank, transfer.job};
     }
-    if (place == 2) return LogStats{choices.below(num_engine_idxs_), role_};
+    if (place == 2) return LogStats{role_, choices.below(num_engine_idxs_)};
     if (picture.names.empty() || record_.num_tiers == 0) return std::nullopt;
     return change_tier(choices, picture.draw_recent_name(choices), *picture.world);
   }
@@ -161,7 +161,7 @@ class OffloadingDraws final : public Draws {
       return bent_tier(picture, choices);
     }
     if (!choices.once_in(6)) return std::nullopt;
-    if (choices.once_in(6)) return LogStats{choices.below(num_engine_idxs_ + 2), role_};
+    if (choices.once_in(6)) return LogStats{role_, choices.below(num_engine_idxs_ + 2)};
     AdvanceTransfer advance;
     advance.engine = role_;
     advance.rank = choices.below(num_ranks_ + 1);

@@ -84,7 +84,7 @@ class DeviceDraws final : public Draws {
       if (!has_work || choices.once_in(2)) continue;
       const std::uint32_t rank = choices.below(config_.ranks);
       if (!choices.once_in(late_in_[rank][stream])) continue;
-      return Advance{std::string(kStreams[stream]), rank, role_};
+      return Advance{role_, std::string(kStreams[stream]), rank};
     }
     return std::nullopt;
   }
@@ -97,7 +97,7 @@ class DeviceDraws final : public Draws {
     bool is_store = choices.once_in(2);
     if (loads_may != stores_may && !choices.once_in(16)) is_store = stores_may;
     const std::uint32_t rank = choices.below(config_.ranks);
-    return FailNext{is_store ? "store" : "load", rank, std::string(pick(choices, kFaults)), role_};
+    return FailNext{role_, is_store ? "store" : "load", rank, std::string(pick(choices, kFaults))};
   }
 
   /// Each stream of each rank that has work, and a step after each.
@@ -107,7 +107,7 @@ class DeviceDraws final : public Draws {
     if (!is_advanced_) return std::nullopt;
     std::uint32_t stream = num_turns_++ % num_streams;
     if (num_transfers_ == 0) stream = 0;
-    return Advance{std::string(kStreams[stream]), num_turns_ / num_streams % config_.ranks, role_};
+    return Advance{role_, std::string(kStreams[stream]), num_turns_ / num_streams % config_.ranks};
   }
 
   /// What can be done in any order, is.
@@ -145,13 +145,13 @@ class DeviceDraws final : public Draws {
       case 1:
         return Poll{role_, rank_or_none(choices)};
       case 2:
-        return Advance{"copy", 0, role_};
+        return Advance{role_, "copy", 0};
       case 3:
-        return Advance{"store", choices.below(config_.ranks + 1), role_};
+        return Advance{role_, "store", choices.below(config_.ranks + 1)};
       case 4: {
         const std::string stream = choices.once_in(2) ? "load" : "compute";
         const std::uint32_t rank = choices.below(config_.ranks + 1);
-        return FailNext{stream, rank, choices.once_in(2) ? "copy" : "sticky", role_};
+        return FailNext{role_, stream, rank, choices.once_in(2) ? "copy" : "sticky"};
       }
       default:
         return std::nullopt;

@@ -56,9 +56,9 @@ std::vector<Shown> right_run() {
   first.max_tokens = 3;
   AddRequest second = first;
   second.id = "B";
-  const Advance compute{"compute"};
-  const Advance store{"store"};
-  const Advance load{"load"};
+  const Advance compute{{}, "compute"};
+  const Advance store{{}, "store"};
+  const Advance load{{}, "load"};
   const std::vector<Command> commands = {
       first,      Schedule{}, Execute{}, compute,  Poll{},     Update{},           Schedule{},
       Execute{},  store,      Poll{},    Update{}, Schedule{}, Execute{},          Poll{},

@@ -510,7 +510,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   void count_command(const FinishAllRequests& command, const Observation& before,
                      const Observation& after, const World& world) {
     if (!has_state(before)) return;
-    FinishRequests all{{}, command.status};
+    FinishRequests all{{}, {}, command.status};
     for (const RequestState& request : *before.requests) all.requests.push_back(request.id);
     count_command(all, before, after, world);
   }
