@@ -208,4 +208,9 @@ inline constexpr std::array<Profile, 2> kProfiles = {Profile::kV019, Profile::kV
 /// The rules of a release.
 Rules rules_of(Profile profile);
 
+class DeclaredObject;
+
+/// Takes over what settings say of rules: their members with a rule's name.
+void override_rules(const DeclaredObject& settings, Rules& rules);
+
 }  // namespace kvfence

@@ -180,6 +180,15 @@ class Preparation {
     return is_of_files ? std::optional(ConnectorKind::kFiles) : std::nullopt;
   }
 
+  /// Of rules, by a connector and its children.
+  static void take_overrides(const ConnectorRecord& connector, Rules& rules) {
+    std::visit([&](const auto& record) { override_rules(object_of(record), rules); },
+               connector.as_variant());
+    const auto* const multi = std::get_if<MultiRecord>(&connector.as_variant());
+    if (!multi) return;
+    for (const ConnectorRecord& child : multi->children) take_overrides(child, rules);
+  }
+
   Wrong add_scheduler(EngineRole role) {
     kv_cache::Config own = config_;
     if (role == EngineRole::kConsumer && config_.consumer_num_gpu_blocks > 0) {
@@ -196,18 +205,8 @@ class Preparation {
     SchedulerConfig result;
     result.kv_cache = std::move(*kv_cache);
     Rules& rules = result.kv_cache.pool.rules;
-    const auto override_rule = [](std::optional<bool> is_set, bool& rule) {
-      rule = is_set.value_or(rule);
-    };
-    override_rule(config_.priority_victim_shifts_loop, rules.priority_victim_shifts_loop);
-    override_rule(config_.external_blocks_after_hits, rules.external_blocks_after_hits);
-    if (const auto* record = config_.connector<simple::Record>()) override_rules(*record, rules);
-    if (const auto* record = config_.connector<MultiRecord>()) {
-      override_rule(record->multi_connector_shares_blocks, rules.multi_connector_shares_blocks);
-    }
-    if (const auto* record = config_.connector<files::DecodeBenchRecord>()) {
-      override_rules(*record, rules);
-    }
+    override_rules(object_of(config_), rules);
+    if (config_.has_connector()) take_overrides(config_.connectors->front(), rules);
     result.policy = *policy;
     result.max_num_seqs = config_.max_num_seqs;
     result.max_num_scheduled_tokens = config_.max_num_scheduled_tokens;

@@ -51,11 +51,7 @@ Parsed<BlockPoolConfig> make_block_pool_config(const block_pool::Config& config,
   result.max_block_size = max_block_size;
   result.profile = *profile;
   result.rules = rules_of(*profile);
-  if (config.free_blocks_prepend) result.rules.free_blocks_prepend = *config.free_blocks_prepend;
-  if (config.cache_full_blocks_mask) {
-    result.rules.cache_full_blocks_mask = *config.cache_full_blocks_mask;
-  }
-  if (config.events_carry_group) result.rules.events_carry_group = *config.events_carry_group;
+  override_rules(object_of(config), result.rules);
   return result;
 }
 

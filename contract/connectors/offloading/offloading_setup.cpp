@@ -200,8 +200,6 @@ Parsed<ConnectorSetup> make_connector_setup(const engine::offloading::Record& re
   if (!created) return error("this configuration", created.error().expected);
   OffloadingSpec& spec = setup.spec;
   spec = std::move(*created);
-  spec.manager.cache.arc_refuses_with_idle_t1 =
-      record.arc_refuses_with_idle_t1.value_or(spec.manager.cache.arc_refuses_with_idle_t1);
   spec.manager.max_tracker_size = record.max_tracker_size;
   spec.request_level_policy = record.request_level_policy;
   if (auto expected = check_spec(spec)) return error("this configuration", std::move(*expected));

@@ -6,16 +6,6 @@
 
 namespace kvfence {
 
-void override_rules(const engine::simple::Record& record, Rules& rules) {
-  const auto take = [](const std::optional<bool>& given, bool& rule) {
-    rule = given.value_or(rule);
-  };
-  take(record.simple_offload_pins_hits, rules.simple_offload_pins_hits);
-  take(record.simple_offload_skips_stores_under_way, rules.simple_offload_skips_stores_under_way);
-  take(record.simple_offload_skips_unhashed_blocks, rules.simple_offload_skips_unhashed_blocks);
-  take(record.simple_offload_aligns_stores, rules.simple_offload_aligns_stores);
-}
-
 Parsed<SimpleCPUOffloadSpec> make_simple_spec(const engine::simple::Record& record,
                                               const SchedulerConfig& scheduler,
                                               std::uint32_t num_ranks) {

@@ -150,16 +150,12 @@ struct Observed {
 
 }  // namespace engine::simple
 
-struct Rules;
 struct SchedulerConfig;
 
 /// What the connector of a record is built from, or what is wrong with it. The overrides of rules
-/// are the scheduler's as well (override_rules).
+/// are the scheduler's.
 Parsed<SimpleCPUOffloadSpec> make_simple_spec(const engine::simple::Record& record,
                                               const SchedulerConfig& scheduler,
                                               std::uint32_t num_ranks);
-
-/// What a record says of the profile's rules.
-void override_rules(const engine::simple::Record& record, Rules& rules);
 
 }  // namespace kvfence

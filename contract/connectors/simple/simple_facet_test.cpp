@@ -27,7 +27,7 @@ TEST(SimpleRecord, OverridesItsRulesAndNoOther) {
         Record record;
         record.*given = value;
         Rules rules = of_profile;
-        override_rules(record, rules);
+        override_rules(object_of(record), rules);
         Rules expected = of_profile;
         expected.*rule = value;
         EXPECT_EQ(rules, expected);

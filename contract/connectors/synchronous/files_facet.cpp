@@ -45,10 +45,6 @@ Parsed<SynchronousConnectorSpec> make_spec(SynchronousConnectorKind kind, std::u
 
 }  // namespace
 
-void override_rules(const engine::files::DecodeBenchRecord& record, Rules& rules) {
-  rules.decode_bench_hma = record.decode_bench_hma.value_or(rules.decode_bench_hma);
-}
-
 Parsed<SynchronousConnectorSpec> make_files_spec(const engine::files::ExampleRecord& record,
                                                  const SchedulerConfig& scheduler,
                                                  std::uint32_t num_ranks) {

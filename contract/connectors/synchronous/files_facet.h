@@ -176,7 +176,4 @@ Parsed<SynchronousConnectorSpec> make_files_spec(const engine::files::DecodeBenc
                                                  const SchedulerConfig& scheduler,
                                                  std::uint32_t num_ranks);
 
-/// What a record says of the profile's rules.
-void override_rules(const engine::files::DecodeBenchRecord& record, Rules& rules);
-
 }  // namespace kvfence
