@@ -9,7 +9,7 @@ namespace kvfence {
 namespace engine {
 
 void World::apply(const Command& command) {
-  if (!entries_.empty()) entries_.back().is_new = false;
+  newest_.reset();
   if (const auto* added = std::get_if<AddRequest>(&command)) {
     RequestSpec spec{added->tokens, std::nullopt, added->cache_salt, {}};
     if (added->lora_name) spec.lora = LoraRequest{*added->lora_name, added->lora_id};
@@ -23,15 +23,15 @@ void World::apply(const Command& command) {
 }
 
 void World::add(const std::string& id, const RequestSpec& spec) {
-  const auto number = static_cast<std::uint32_t>(entries_.size());
-  if (!number_of_.try_emplace(id, number).second) return;
+  if (requests_.number_of(id)) return;
   requests_.declare(id, spec);
-  entries_.push_back({number, id, /*is_new=*/true});
+  newest_ = requests_.number_of(id);
 }
 
-const World::Entry* World::find(const std::string& name) const {
-  const auto at = number_of_.find(name);
-  return at == number_of_.end() ? nullptr : &entries_[at->second];
+std::optional<World::Entry> World::find(const std::string& name) const {
+  const auto number = requests_.number_of(name);
+  if (!number) return std::nullopt;
+  return Entry{*number, number == newest_};
 }
 
 }  // namespace engine

@@ -21,7 +21,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -288,21 +287,18 @@ class World {
   /// The prompts, for symbols.
   const RequestTable& requests() const { return requests_; }
 
-  /// Names in order of declaration. is_new: declared by the last command.
   struct Entry {
-    std::uint32_t number = 0;  ///< entries()[number] is this
-    std::string name;
-    bool is_new = false;
+    std::uint32_t number = 0;  ///< in order of declaration
+    bool is_new = false;       ///< declared by the last command
   };
-  const Entry* find(const std::string& name) const;
-  const std::vector<Entry>& entries() const { return entries_; }
+  /// Nothing for an unknown name.
+  std::optional<Entry> find(const std::string& name) const;
 
  private:
   void add(const std::string& id, const RequestSpec& spec);
 
   RequestTable requests_;
-  std::vector<Entry> entries_;
-  std::unordered_map<std::string, std::uint32_t> number_of_;
+  std::optional<std::uint32_t> newest_;  ///< declared by the last command
 };
 
 }  // namespace engine

@@ -8,8 +8,8 @@ namespace kv_cache {
 void World::apply(const Command& command) {
   if (!entries_.empty()) entries_.back().is_new = false;
   if (const auto* declared = std::get_if<DeclareRequest>(&command)) {
+    if (requests_.number_of(declared->id)) return;
     const auto index = static_cast<RequestIndex>(entries_.size());
-    if (!index_of_.try_emplace(declared->id, index).second) return;
     requests_.declare(declared->id, declared->spec());
     entries_.push_back({index, declared->id, static_cast<std::uint32_t>(declared->tokens.size()),
                         declared->skip_reading_prefix_cache, /*is_new=*/true});
@@ -20,8 +20,8 @@ void World::apply(const Command& command) {
 }
 
 const World::Entry* World::find(const std::string& name) const {
-  const auto at = index_of_.find(name);
-  return at == index_of_.end() ? nullptr : &entries_[at->second];
+  const auto index = requests_.number_of(name);
+  return index ? &entries_[*index] : nullptr;
 }
 
 }  // namespace kv_cache

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -274,7 +273,6 @@ class World {
  private:
   RequestTable requests_;
   std::vector<Entry> entries_;
-  std::unordered_map<std::string, RequestIndex> index_of_;
 };
 
 }  // namespace kv_cache

@@ -25,7 +25,8 @@ bool take_number(std::string_view& text, char separator, std::uint32_t& number, 
 }  // namespace
 
 Request& RequestTable::declare(const std::string& name, RequestSpec spec) {
-  const auto [at, added] = index_of_.try_emplace(name, entries_.size());
+  const auto [at, added] =
+      number_of_.try_emplace(name, static_cast<std::uint32_t>(entries_.size()));
   if (added) {
     entries_.push_back({name, Request(std::move(spec), config_)});
   } else {
@@ -34,14 +35,18 @@ Request& RequestTable::declare(const std::string& name, RequestSpec spec) {
   return entries_[at->second].request;
 }
 
+std::optional<std::uint32_t> RequestTable::number_of(const std::string& name) const {
+  const auto at = number_of_.find(name);
+  return at == number_of_.end() ? std::nullopt : std::optional(at->second);
+}
+
 Request* RequestTable::find(const std::string& name) {
-  const auto at = index_of_.find(name);
-  return at == index_of_.end() ? nullptr : &entries_[at->second].request;
+  return const_cast<Request*>(std::as_const(*this).find(name));
 }
 
 const Request* RequestTable::find(const std::string& name) const {
-  const auto at = index_of_.find(name);
-  return at == index_of_.end() ? nullptr : &entries_[at->second].request;
+  const auto number = number_of(name);
+  return number ? &entries_[*number].request : nullptr;
 }
 
 std::optional<std::string> RequestTable::resolve(std::string_view symbol) const {

@@ -6,6 +6,7 @@
 /// A hash is written `A:2` where a person writes it: block 2 of request A at hash granularity.
 /// `A:1*2` is element 1 of the merged view of factor 2, and `A:2/0` is the packed key with group 0.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ class RequestTable {
 
   /// Adds a request, or replaces the one of that name.
   Request& declare(const std::string& name, RequestSpec spec);
+
+  /// How many were declared before it; nothing for an unknown name.
+  std::optional<std::uint32_t> number_of(const std::string& name) const;
 
   /// The request of that name, or null. Stable until the next declare.
   Request* find(const std::string& name);
@@ -45,7 +49,7 @@ class RequestTable {
 
   HashConfig config_;
   std::vector<Entry> entries_;
-  std::unordered_map<std::string, std::size_t> index_of_;
+  std::unordered_map<std::string, std::uint32_t> number_of_;
 };
 
 }  // namespace kvfence

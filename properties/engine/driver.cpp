@@ -472,7 +472,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   bool is_new(const std::string& name) const {
-    const World::Entry* entry = world_->find(name);
+    const auto entry = world_->find(name);
     return entry && entry->is_new;
   }
 
@@ -654,7 +654,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   bool all_known(const engine::Update& command) const {
     const auto is_known = [&](const engine::Sample& sample) {
-      return world_->find(sample.request) != nullptr;
+      return world_->find(sample.request).has_value();
     };
     return std::ranges::all_of(command.samples, is_known) &&
            std::ranges::all_of(command.reports,

@@ -36,7 +36,7 @@ class SchedulerObserver {
 
   static bool all_known(const World& world, const Names& names) {
     return std::ranges::all_of(
-        names, [&](const std::string& name) { return world.find(name) != nullptr; });
+        names, [&](const std::string& name) { return world.find(name).has_value(); });
   }
 
   // The following is for names that the world knows.

@@ -372,7 +372,7 @@ class SchedulerRules {
 
   /// The request of that name, unless it is known to be gone; else null.
   Track* find(const std::string& name, const World& world) {
-    const World::Entry* entry = world.find(name);
+    const auto entry = world.find(name);
     if (!entry || entry->number >= tracks_.size()) return nullptr;
     Track& track = tracks_[entry->number];
     return track.request ? &track : nullptr;
