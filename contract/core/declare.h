@@ -10,11 +10,12 @@
 ///       fields.add("name", &Struct::member, Domain::kX, "doc");
 ///       fields.optional("other", &Struct::other, Domain::kY, "doc");
 ///       fields.add("third", &Struct::third, "doc");
+///       fields.result("fourth", &Struct::fourth, "doc");  // with Domain::kResult, or state
 ///     }
 ///
-/// and a command has `Verb kVerb` besides, and no declare() where it has no members. An
-/// optional member is left out of the text where it equals the default. A namespace of declared
-/// structs has `using kvfence::operator==;`, which compares the declared members and no others.
+/// and a command has `Verb kVerb` besides, and no declare() where it has no members. An optional
+/// member is left out of the text where it equals the default. A namespace of declared structs has
+/// `using kvfence::operator==;`, which compares the declared members and no others.
 
 #include <algorithm>
 #include <array>
@@ -109,6 +110,12 @@ struct FieldVisitor {
     visit(name, member, Domain::kPlain);
   }
   void optional(std::string_view name, auto member, auto... rest) { add(name, member, rest...); }
+  void result(std::string_view name, auto member, std::string_view doc) {
+    add(name, member, Domain::kResult, doc);
+  }
+  void state(std::string_view name, auto member, std::string_view doc) {
+    add(name, member, Domain::kState, doc);
+  }
   void add_part(std::string_view prefix, auto part) { add(prefix, part, {}); }
 };
 
@@ -383,6 +390,13 @@ class FieldCollector {
   void optional(std::string_view name, auto member, auto... rest) {
     add(name, member, rest...);
     members_.back().is_optional = true;
+  }
+
+  void result(std::string_view name, auto member, std::string_view doc) {
+    add(name, member, Domain::kResult, doc);
+  }
+  void state(std::string_view name, auto member, std::string_view doc) {
+    add(name, member, Domain::kState, doc);
   }
 
   /// The members of a member, each under its name after the prefix. They are optional: absent from

@@ -26,8 +26,7 @@ struct Observation {
   Erased numbers;
 
   static void declare(auto& fields) {
-    fields.add("error", &Observation::error, Domain::kResult,
-               "none, or why the command was refused");
+    fields.result("error", &Observation::error, "none, or why the command was refused");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

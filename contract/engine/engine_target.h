@@ -132,12 +132,12 @@ struct Report {
   Reusable<std::vector<CompletedJob>> completed_jobs;
   static void declare(auto& fields) {
     using S = Report;
-    fields.add("finished_recving", &S::finished_recving, Domain::kResult, "loads that are over");
-    fields.add("finished_sending", &S::finished_sending, Domain::kResult,
-               "held blocks that are not needed any more");
-    fields.add("invalid_blocks", &S::invalid_blocks, Domain::kResult, "of loads that failed");
-    fields.add("completed_jobs", &S::completed_jobs, Domain::kResult,
-               "that workers report; of the simple connector, its stores");
+    fields.result("finished_recving", &S::finished_recving, "loads that are over");
+    fields.result("finished_sending", &S::finished_sending,
+                  "held blocks that are not needed any more");
+    fields.result("invalid_blocks", &S::invalid_blocks, "of loads that failed");
+    fields.result("completed_jobs", &S::completed_jobs,
+                  "that workers report; of the simple connector, its stores");
   }
 };
 
@@ -200,19 +200,17 @@ struct DeviceObserved {
 
   static void declare(auto& fields) {
     using S = DeviceObserved;
-    fields.add("submitted", &S::submitted, Domain::kResult, "in order");
-    fields.add("advanced", &S::advanced, Domain::kResult, "advance: whether anything ran");
-    fields.add("ended", &S::ended, Domain::kResult,
-               "stores, then loads, in the order of submission");
-    fields.add("num_steps_in_flight", &S::num_steps_in_flight, Domain::kState,
-               "planned, not taken in");
-    fields.add("num_transfers", &S::num_transfers, Domain::kState, "enqueued, not reported");
-    fields.add("num_races", &S::num_races, Domain::kState,
-               "pairs of accesses to the same bytes that nothing orders");
-    fields.add("num_misuses", &S::num_misuses, Domain::kState,
-               "calls of the runtime that its documentation forbids");
-    fields.add("gpu_kv", &S::gpu_kv, Domain::kState, "GPU blocks that hold something");
-    fields.add("cpu_kv", &S::cpu_kv, Domain::kState, "pages of slots that do");
+    fields.result("submitted", &S::submitted, "in order");
+    fields.result("advanced", &S::advanced, "advance: whether anything ran");
+    fields.result("ended", &S::ended, "stores, then loads, in the order of submission");
+    fields.state("num_steps_in_flight", &S::num_steps_in_flight, "planned, not taken in");
+    fields.state("num_transfers", &S::num_transfers, "enqueued, not reported");
+    fields.state("num_races", &S::num_races,
+                 "pairs of accesses to the same bytes that nothing orders");
+    fields.state("num_misuses", &S::num_misuses,
+                 "calls of the runtime that its documentation forbids");
+    fields.state("gpu_kv", &S::gpu_kv, "GPU blocks that hold something");
+    fields.state("cpu_kv", &S::cpu_kv, "pages of slots that do");
   }
 };
 
@@ -259,8 +257,7 @@ struct Observation : EngineObservation, Report, nixl::Observed {
     simple::Observed::declare(fields);
     files::Observed::declare(fields);
     nixl::Observed::declare(fields);
-    fields.add("engine_ended", &Observation::engine_ended, Domain::kResult,
-               "why, where upstream raises");
+    fields.result("engine_ended", &Observation::engine_ended, "why, where upstream raises");
     multi::Observed::declare(fields);
     fields.add_part("consumer_", &Observation::consumer);
   }

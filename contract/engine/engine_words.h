@@ -397,44 +397,39 @@ struct SchedulerObservation : ShownBlocks {
 
   static void declare(auto& fields) {
     using S = SchedulerObservation;
-    fields.add("scheduled", &S::scheduled, Domain::kResult, "requests of the step, in order");
-    fields.add("new_reqs", &S::new_reqs, Domain::kResult, "scheduled for the first time");
-    fields.add("cached_reqs", &S::cached_reqs, Domain::kResult, "running, then resumed ones");
-    fields.add("common_prefix", &S::common_prefix, Domain::kResult,
-               "blocks that all running requests share, by group");
-    fields.add("preempted", &S::preempted, Domain::kResult, "victims of this step");
-    fields.add("finished", &S::finished, Domain::kResult, "since the step before");
-    fields.add("new_block_ids", &S::new_block_ids, Domain::kResult, "blocks to be zeroed");
-    fields.add("never_fits", &S::never_fits, Domain::kResult,
-               "ended, since it does not fit into the empty pool");
-    fields.add("outputs", &S::outputs, Domain::kResult, "what clients are told");
-    fields.add("events", &S::events, Domain::kResult, "the pool's, then the connector's");
-    fields.add("stats", &S::stats, Domain::kResult,
-               "[reset requests queries hits preempted_requests preempted_queries preempted_hits]");
-    fields.add("connector_stats", &S::connector_stats, Domain::kResult,
-               "the same of the connector's lookups");
-    fields.add("spec_stats", &S::spec_stats, Domain::kResult,
-               "[drafts draft_tokens accepted accepted_at_0 accepted_at_1 ...]");
-    fields.add("success", &S::success, Domain::kResult, "whether the reset happened");
-    fields.add("connector_calls", &S::connector_calls, Domain::kResult,
-               "touch points of this command, in order");
-    fields.add("num_running", &S::num_running, Domain::kState, "running requests");
-    fields.add("num_waiting", &S::num_waiting, Domain::kState, "in waiting");
-    fields.add("num_skipped_waiting", &S::num_skipped_waiting, Domain::kState,
-               "in skipped_waiting");
-    fields.add("num_unfinished", &S::num_unfinished, Domain::kState, "get_num_unfinished_requests");
-    fields.add("has_finished", &S::has_finished, Domain::kState, "has_finished_requests");
-    fields.add("num_empty_blocks", &S::num_empty_blocks, Domain::kState, "queued, without a hash");
-    fields.add("num_cached_blocks", &S::num_cached_blocks, Domain::kState,
-               "queued and still findable");
-    fields.add("num_referenced_blocks", &S::num_referenced_blocks, Domain::kState,
-               "held, and the null block");
-    fields.add("running", &S::running, Domain::kState, "in order of admission");
-    fields.add("waiting", &S::waiting, Domain::kState, "head first");
-    fields.add("skipped_waiting", &S::skipped_waiting, Domain::kState, "head first");
-    fields.add("requests", &S::requests, Domain::kState, "in the order of adding");
+    fields.result("scheduled", &S::scheduled, "requests of the step, in order");
+    fields.result("new_reqs", &S::new_reqs, "scheduled for the first time");
+    fields.result("cached_reqs", &S::cached_reqs, "running, then resumed ones");
+    fields.result("common_prefix", &S::common_prefix,
+                  "blocks that all running requests share, by group");
+    fields.result("preempted", &S::preempted, "victims of this step");
+    fields.result("finished", &S::finished, "since the step before");
+    fields.result("new_block_ids", &S::new_block_ids, "blocks to be zeroed");
+    fields.result("never_fits", &S::never_fits, "ended, since it does not fit into the empty pool");
+    fields.result("outputs", &S::outputs, "what clients are told");
+    fields.result("events", &S::events, "the pool's, then the connector's");
+    fields.result(
+        "stats", &S::stats,
+        "[reset requests queries hits preempted_requests preempted_queries preempted_hits]");
+    fields.result("connector_stats", &S::connector_stats, "the same of the connector's lookups");
+    fields.result("spec_stats", &S::spec_stats,
+                  "[drafts draft_tokens accepted accepted_at_0 accepted_at_1 ...]");
+    fields.result("success", &S::success, "whether the reset happened");
+    fields.result("connector_calls", &S::connector_calls, "touch points of this command, in order");
+    fields.state("num_running", &S::num_running, "running requests");
+    fields.state("num_waiting", &S::num_waiting, "in waiting");
+    fields.state("num_skipped_waiting", &S::num_skipped_waiting, "in skipped_waiting");
+    fields.state("num_unfinished", &S::num_unfinished, "get_num_unfinished_requests");
+    fields.state("has_finished", &S::has_finished, "has_finished_requests");
+    fields.state("num_empty_blocks", &S::num_empty_blocks, "queued, without a hash");
+    fields.state("num_cached_blocks", &S::num_cached_blocks, "queued and still findable");
+    fields.state("num_referenced_blocks", &S::num_referenced_blocks, "held, and the null block");
+    fields.state("running", &S::running, "in order of admission");
+    fields.state("waiting", &S::waiting, "head first");
+    fields.state("skipped_waiting", &S::skipped_waiting, "head first");
+    fields.state("requests", &S::requests, "in the order of adding");
     ShownBlocks::declare(fields);
-    fields.add("tables", &S::tables, Domain::kState, "(table request=A blocks=[[1 2] [0 3]])");
+    fields.state("tables", &S::tables, "(table request=A blocks=[[1 2] [0 3]])");
   }
 };
 

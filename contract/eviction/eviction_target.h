@@ -140,10 +140,10 @@ struct ListsOf {
 
   static void declare(auto& fields) {
     using S = ListsOf;
-    fields.add("t1", &S::t1, Domain::kState, "oldest first; LRU's list");
-    fields.add("t2", &S::t2, Domain::kState, "oldest first");
-    fields.add("b1", &S::b1, Domain::kState, "keys, oldest first");
-    fields.add("b2", &S::b2, Domain::kState, "keys, oldest first");
+    fields.state("t1", &S::t1, "oldest first; LRU's list");
+    fields.state("t2", &S::t2, "oldest first");
+    fields.state("b1", &S::b1, "keys, oldest first");
+    fields.state("b2", &S::b2, "keys, oldest first");
   }
 };
 using Lists = ListsOf<Entry, std::vector<std::uint32_t>>;
@@ -171,11 +171,11 @@ struct Observation : Lists {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("found", &S::found, Domain::kResult, "the block, if it is held");
-    fields.add("success", &S::success, Domain::kResult, "whether so many could go");
-    fields.add("evicted", &S::evicted, Domain::kResult, "in the order of choice");
-    fields.add("size", &S::size, Domain::kState, "blocks held");
-    fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
+    fields.result("found", &S::found, "the block, if it is held");
+    fields.result("success", &S::success, "whether so many could go");
+    fields.result("evicted", &S::evicted, "in the order of choice");
+    fields.state("size", &S::size, "blocks held");
+    fields.state("target_t1_size", &S::target_t1_size, "ARC's");
     Lists::declare(fields);
   }
   friend bool operator==(const Observation&, const Observation&) = default;

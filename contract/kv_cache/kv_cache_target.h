@@ -224,23 +224,24 @@ struct Observation : ShownBlocks {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("allocated", &S::allocated, Domain::kResult, "whether the free blocks sufficed");
-    fields.add("num_remaining", &S::num_remaining, Domain::kResult,
-               "blocks that the request would still take for its whole sequence; from v0.23 on");
-    fields.add("fits", &S::fits, Domain::kResult, "whether the free blocks suffice");
-    fields.add("blocks", &S::blocks, Domain::kResult, "new, hit or unhashed blocks, by group");
-    fields.add("num_hit_tokens", &S::num_hit_tokens, Domain::kResult, "length of the hit");
-    fields.add("success", &S::success, Domain::kResult, "whether the reset happened");
-    fields.add("counts", &S::counts, Domain::kResult, "common prefix blocks, by group");
-    fields.add("block_ids", &S::block_ids, Domain::kResult, "taken since the last call");
-    fields.add("events", &S::events, Domain::kResult, "oldest first");
-    fields.add("stats", &S::stats, Domain::kResult,
-               "[reset requests queries hits preempted_requests preempted_queries preempted_hits]");
-    fields.add("num_free_blocks", &S::num_free_blocks, Domain::kState, "length of the free queue");
-    fields.add("num_cached_keys", &S::num_cached_keys, Domain::kState, "keys in the prefix cache");
-    fields.add("usage", &S::usage, Domain::kState, "the pool's get_usage()");
+    fields.result("allocated", &S::allocated, "whether the free blocks sufficed");
+    fields.result("num_remaining", &S::num_remaining,
+                  "blocks that the request would still take for its whole sequence; from v0.23 on");
+    fields.result("fits", &S::fits, "whether the free blocks suffice");
+    fields.result("blocks", &S::blocks, "new, hit or unhashed blocks, by group");
+    fields.result("num_hit_tokens", &S::num_hit_tokens, "length of the hit");
+    fields.result("success", &S::success, "whether the reset happened");
+    fields.result("counts", &S::counts, "common prefix blocks, by group");
+    fields.result("block_ids", &S::block_ids, "taken since the last call");
+    fields.result("events", &S::events, "oldest first");
+    fields.result(
+        "stats", &S::stats,
+        "[reset requests queries hits preempted_requests preempted_queries preempted_hits]");
+    fields.state("num_free_blocks", &S::num_free_blocks, "length of the free queue");
+    fields.state("num_cached_keys", &S::num_cached_keys, "keys in the prefix cache");
+    fields.state("usage", &S::usage, "the pool's get_usage()");
     ShownBlocks::declare(fields);
-    fields.add("tables", &S::tables, Domain::kState, "(table request=A blocks=[[1 2] [0 3]])");
+    fields.state("tables", &S::tables, "(table request=A blocks=[[1 2] [0 3]])");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -119,16 +119,16 @@ struct Observation : eviction::Lists {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("num_hits", &S::num_hits, Domain::kResult, "leading blocks that can be read");
-    fields.add("result", &S::result, Domain::kResult, "miss, pending or hit");
-    fields.add("slots", &S::slots, Domain::kResult, "of the keys to load, or to store");
-    fields.add("stored", &S::stored, Domain::kResult, "false: what is there cannot go");
-    fields.add("keys_to_store", &S::keys_to_store, Domain::kResult, "those not held");
-    fields.add("evicted", &S::evicted, Domain::kResult, "what had to go");
-    fields.add("events", &S::events, Domain::kResult, "oldest first");
-    fields.add("size", &S::size, Domain::kState, "blocks held");
-    fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
-    fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
+    fields.result("num_hits", &S::num_hits, "leading blocks that can be read");
+    fields.result("result", &S::result, "miss, pending or hit");
+    fields.result("slots", &S::slots, "of the keys to load, or to store");
+    fields.result("stored", &S::stored, "false: what is there cannot go");
+    fields.result("keys_to_store", &S::keys_to_store, "those not held");
+    fields.result("evicted", &S::evicted, "what had to go");
+    fields.result("events", &S::events, "oldest first");
+    fields.state("size", &S::size, "blocks held");
+    fields.state("num_free_slots", &S::num_free_slots, "never used, or freed");
+    fields.state("target_t1_size", &S::target_t1_size, "ARC's");
     eviction::Lists::declare(fields);
   }
   friend bool operator==(const Observation&, const Observation&) = default;

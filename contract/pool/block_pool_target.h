@@ -190,18 +190,16 @@ struct Observation : ShownBlocks {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("hit", &S::hit, Domain::kResult, "whether every group had the block");
-    fields.add("blocks", &S::blocks, Domain::kResult, "allocated or found blocks");
-    fields.add("success", &S::success, Domain::kResult, "whether the reset happened");
-    fields.add("events", &S::events, Domain::kResult, "oldest first");
-    fields.add("num_free_blocks", &S::num_free_blocks, Domain::kState, "length of the free queue");
-    fields.add("num_empty", &S::num_empty, Domain::kState, "queued blocks without a hash");
-    fields.add("num_cached", &S::num_cached, Domain::kState,
-               "queued blocks with a hash: evictable");
-    fields.add("num_referenced", &S::num_referenced, Domain::kState,
-               "blocks not queued, null included");
-    fields.add("num_cached_keys", &S::num_cached_keys, Domain::kState, "keys in the prefix cache");
-    fields.add("usage", &S::usage, Domain::kState, "get_usage()");
+    fields.result("hit", &S::hit, "whether every group had the block");
+    fields.result("blocks", &S::blocks, "allocated or found blocks");
+    fields.result("success", &S::success, "whether the reset happened");
+    fields.result("events", &S::events, "oldest first");
+    fields.state("num_free_blocks", &S::num_free_blocks, "length of the free queue");
+    fields.state("num_empty", &S::num_empty, "queued blocks without a hash");
+    fields.state("num_cached", &S::num_cached, "queued blocks with a hash: evictable");
+    fields.state("num_referenced", &S::num_referenced, "blocks not queued, null included");
+    fields.state("num_cached_keys", &S::num_cached_keys, "keys in the prefix cache");
+    fields.state("usage", &S::usage, "get_usage()");
     ShownBlocks::declare(fields);
   }
   friend bool operator==(const Observation&, const Observation&) = default;

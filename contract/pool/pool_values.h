@@ -33,9 +33,9 @@ struct ShownBlocks {
   Reusable<KeyList> keys;                         ///< packed keys by block id; empty for none
   static void declare(auto& fields) {
     using S = ShownBlocks;
-    fields.add("free_queue", &S::free_queue, Domain::kState, "head to tail");
-    fields.add("ref_cnts", &S::ref_cnts, Domain::kState, "by block id");
-    fields.add("keys", &S::keys, Domain::kState, "packed keys by block id");
+    fields.state("free_queue", &S::free_queue, "head to tail");
+    fields.state("ref_cnts", &S::ref_cnts, "by block id");
+    fields.state("keys", &S::keys, "packed keys by block id");
   }
 };
 

@@ -201,25 +201,24 @@ struct Observation : eviction::Lists {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("result", &S::result, Domain::kResult, "miss, pending or hit");
-    fields.add("slots", &S::slots, Domain::kResult, "of the keys to load, or to store");
-    fields.add("stored", &S::stored, Domain::kResult, "false: what is there cannot go");
-    fields.add("keys_to_store", &S::keys_to_store, Domain::kResult, "those not held");
-    fields.add("evicted", &S::evicted, Domain::kResult, "what had to go for a store");
-    fields.add("request_level", &S::request_level, Domain::kResult, "whether a tier wants that");
-    fields.add("events", &S::events, Domain::kResult, "oldest first");
-    fields.add("tier_calls", &S::tier_calls, Domain::kResult, "on the tiers, oldest first");
-    fields.add("size", &S::size, Domain::kState, "blocks held in the primary tier");
-    fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
-    fields.add("num_jobs", &S::num_jobs, Domain::kState, "under way");
-    fields.add("num_pending", &S::num_pending, Domain::kState, "keys queued for promotion");
-    fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
+    fields.result("result", &S::result, "miss, pending or hit");
+    fields.result("slots", &S::slots, "of the keys to load, or to store");
+    fields.result("stored", &S::stored, "false: what is there cannot go");
+    fields.result("keys_to_store", &S::keys_to_store, "those not held");
+    fields.result("evicted", &S::evicted, "what had to go for a store");
+    fields.result("request_level", &S::request_level, "whether a tier wants that");
+    fields.result("events", &S::events, "oldest first");
+    fields.result("tier_calls", &S::tier_calls, "on the tiers, oldest first");
+    fields.state("size", &S::size, "blocks held in the primary tier");
+    fields.state("num_free_slots", &S::num_free_slots, "never used, or freed");
+    fields.state("num_jobs", &S::num_jobs, "under way");
+    fields.state("num_pending", &S::num_pending, "keys queued for promotion");
+    fields.state("target_t1_size", &S::target_t1_size, "ARC's");
     eviction::Lists::declare(fields);
-    fields.add("jobs", &S::jobs, Domain::kState, "under way, by number");
-    fields.add("pending", &S::pending, Domain::kState, "promotions queued, in order");
-    fields.add("tiers", &S::tiers, Domain::kState, "what the tiers hold");
-    fields.add("damaged", &S::damaged, Domain::kState,
-               "ready blocks whose slot holds others' bytes");
+    fields.state("jobs", &S::jobs, "under way, by number");
+    fields.state("pending", &S::pending, "promotions queued, in order");
+    fields.state("tiers", &S::tiers, "what the tiers hold");
+    fields.state("damaged", &S::damaged, "ready blocks whose slot holds others' bytes");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -134,20 +134,18 @@ struct Observed {
 
   static void declare(auto& fields) {
     using S = Observed;
-    fields.add("reqs_in_batch", &S::reqs_in_batch, Domain::kResult,
-               "of the producer, that the consumer may read");
-    fields.add("reqs_not_processed", &S::reqs_not_processed, Domain::kResult,
-               "of the producer, that nobody will read");
-    fields.add("reqs_to_send", &S::reqs_to_send, Domain::kResult,
-               "of the producer, finished and held");
-    fields.add("reqs_to_recv", &S::reqs_to_recv, Domain::kResult, "of the consumer");
-    fields.add("heartbeats", &S::heartbeats, Domain::kResult,
-               "of the producer, whose lease is to be renewed");
-    fields.add("finished_prefills", &S::finished_prefills, Domain::kResult,
-               "what a router can hand over from now on");
-    fields.add("now", &S::now, Domain::kState, "seconds");
-    fields.add("reads", &S::reads, Domain::kState, "in the order of submission");
-    fields.add("notices", &S::notices, Domain::kState, "in the order of sending");
+    fields.result("reqs_in_batch", &S::reqs_in_batch,
+                  "of the producer, that the consumer may read");
+    fields.result("reqs_not_processed", &S::reqs_not_processed,
+                  "of the producer, that nobody will read");
+    fields.result("reqs_to_send", &S::reqs_to_send, "of the producer, finished and held");
+    fields.result("reqs_to_recv", &S::reqs_to_recv, "of the consumer");
+    fields.result("heartbeats", &S::heartbeats, "of the producer, whose lease is to be renewed");
+    fields.result("finished_prefills", &S::finished_prefills,
+                  "what a router can hand over from now on");
+    fields.state("now", &S::now, "seconds");
+    fields.state("reads", &S::reads, "in the order of submission");
+    fields.state("notices", &S::notices, "in the order of sending");
   }
 };
 

@@ -86,14 +86,13 @@ struct Observed {
 
   static void declare(auto& fields) {
     using S = Observed;
-    fields.add("client_params", &S::client_params, Domain::kResult, "of finished requests");
-    fields.add("stats_of_children", &S::stats_of_children, Domain::kResult, "by class");
-    fields.add("num_chosen", &S::num_chosen, Domain::kState, "requests with a chosen child");
-    fields.add("num_extra_saves", &S::num_extra_saves, Domain::kState,
-               "requests with extra saves, in all halves");
-    fields.add("chosen", &S::chosen, Domain::kState, "by request");
-    fields.add("extra_saves", &S::extra_saves, Domain::kState,
-               "the scheduler's, then rank by rank, by request");
+    fields.result("client_params", &S::client_params, "of finished requests");
+    fields.result("stats_of_children", &S::stats_of_children, "by class");
+    fields.state("num_chosen", &S::num_chosen, "requests with a chosen child");
+    fields.state("num_extra_saves", &S::num_extra_saves,
+                 "requests with extra saves, in all halves");
+    fields.state("chosen", &S::chosen, "by request");
+    fields.state("extra_saves", &S::extra_saves, "the scheduler's, then rank by rank, by request");
   }
 };
 

@@ -310,33 +310,30 @@ struct Observed : Lists {
 
   static void declare(auto& fields) {
     using S = Observed;
-    fields.add("loads", &S::loads, Domain::kResult, "planned, in order");
-    fields.add("stores", &S::stores, Domain::kResult, "planned, in order");
-    fields.add("requests_to_flush", &S::requests_to_flush, Domain::kResult,
-               "whose stores end before the step");
-    fields.add("jobs_to_flush", &S::jobs_to_flush, Domain::kResult,
-               "which transfers end before the step");
-    fields.add("transfer_stats", &S::transfer_stats, Domain::kResult,
-               "operations that were measured, type by type");
-    fields.add("interval_stats", &S::interval_stats, Domain::kResult,
-               "operations since the log_stats before, type by type");
-    fields.add("logged", &S::logged, Domain::kResult, "their totals; nothing without operations");
-    fields.add("metrics", &S::metrics, Domain::kResult,
-               "what Prometheus reads: operations since the start, line by line");
-    fields.add("tier_calls", &S::tier_calls, Domain::kResult, "on the tiers, oldest first");
-    fields.add("num_free_slots", &S::num_free_slots, Domain::kState, "never used, or freed");
-    fields.add("target_t1_size", &S::target_t1_size, Domain::kState, "ARC's");
-    fields.add("num_tier_jobs", &S::num_tier_jobs, Domain::kState, "under way");
-    fields.add("num_pending_promotions", &S::num_pending_promotions, Domain::kState,
-               "keys queued for promotion");
-    fields.add("transfers", &S::transfers, Domain::kState,
-               "in the copy engines, rank by rank, in the order of submission");
+    fields.result("loads", &S::loads, "planned, in order");
+    fields.result("stores", &S::stores, "planned, in order");
+    fields.result("requests_to_flush", &S::requests_to_flush, "whose stores end before the step");
+    fields.result("jobs_to_flush", &S::jobs_to_flush, "which transfers end before the step");
+    fields.result("transfer_stats", &S::transfer_stats,
+                  "operations that were measured, type by type");
+    fields.result("interval_stats", &S::interval_stats,
+                  "operations since the log_stats before, type by type");
+    fields.result("logged", &S::logged, "their totals; nothing without operations");
+    fields.result("metrics", &S::metrics,
+                  "what Prometheus reads: operations since the start, line by line");
+    fields.result("tier_calls", &S::tier_calls, "on the tiers, oldest first");
+    fields.state("num_free_slots", &S::num_free_slots, "never used, or freed");
+    fields.state("target_t1_size", &S::target_t1_size, "ARC's");
+    fields.state("num_tier_jobs", &S::num_tier_jobs, "under way");
+    fields.state("num_pending_promotions", &S::num_pending_promotions, "keys queued for promotion");
+    fields.state("transfers", &S::transfers,
+                 "in the copy engines, rank by rank, in the order of submission");
     Lists::declare(fields);
-    fields.add("tier_jobs", &S::tier_jobs, Domain::kState, "under way, by number");
-    fields.add("pending_promotions", &S::pending_promotions, Domain::kState, "queued, in order");
-    fields.add("tiers", &S::tiers, Domain::kState, "what the tiers hold");
-    fields.add("damaged", &S::damaged, Domain::kState,
-               "ready blocks whose slot holds others' bytes, in the order of t1 and t2");
+    fields.state("tier_jobs", &S::tier_jobs, "under way, by number");
+    fields.state("pending_promotions", &S::pending_promotions, "queued, in order");
+    fields.state("tiers", &S::tiers, "what the tiers hold");
+    fields.state("damaged", &S::damaged,
+                 "ready blocks whose slot holds others' bytes, in the order of t1 and t2");
   }
 };
 

@@ -123,27 +123,23 @@ struct Observed {
 
   static void declare(auto& fields) {
     using S = Observed;
-    fields.add("load_event", &S::load_event, Domain::kResult, "number of this step's loads");
-    fields.add("load_gpu_blocks", &S::load_gpu_blocks, Domain::kResult, "where they go");
-    fields.add("load_cpu_blocks", &S::load_cpu_blocks, Domain::kResult, "where they come from");
-    fields.add("load_requests", &S::load_requests, Domain::kResult, "for whom, in order");
-    fields.add("store_event", &S::store_event, Domain::kResult, "number of this step's stores");
-    fields.add("store_gpu_blocks", &S::store_gpu_blocks, Domain::kResult, "where they come from");
-    fields.add("store_cpu_blocks", &S::store_cpu_blocks, Domain::kResult, "where they go");
-    fields.add("need_flush", &S::need_flush, Domain::kResult, "all copies end before the step");
-    fields.add("num_empty_cpu_blocks", &S::num_empty_cpu_blocks, Domain::kState,
-               "queued, without a hash");
-    fields.add("num_cached_cpu_blocks", &S::num_cached_cpu_blocks, Domain::kState,
-               "queued and still findable");
-    fields.add("num_referenced_cpu_blocks", &S::num_referenced_cpu_blocks, Domain::kState,
-               "held, and the null block");
-    fields.add("has_pending_stores", &S::has_pending_stores, Domain::kState,
-               "a store event is not completed");
-    fields.add("lazy_cursor", &S::lazy_cursor, Domain::kState,
-               "the last GPU block that was looked at");
-    fields.add("copies", &S::copies, Domain::kState,
-               "in the copy engines, rank by rank, in the order of submission");
-    fields.add("pins", &S::pins, Domain::kState, "what lookups hold, in the order of pinning");
+    fields.result("load_event", &S::load_event, "number of this step's loads");
+    fields.result("load_gpu_blocks", &S::load_gpu_blocks, "where they go");
+    fields.result("load_cpu_blocks", &S::load_cpu_blocks, "where they come from");
+    fields.result("load_requests", &S::load_requests, "for whom, in order");
+    fields.result("store_event", &S::store_event, "number of this step's stores");
+    fields.result("store_gpu_blocks", &S::store_gpu_blocks, "where they come from");
+    fields.result("store_cpu_blocks", &S::store_cpu_blocks, "where they go");
+    fields.result("need_flush", &S::need_flush, "all copies end before the step");
+    fields.state("num_empty_cpu_blocks", &S::num_empty_cpu_blocks, "queued, without a hash");
+    fields.state("num_cached_cpu_blocks", &S::num_cached_cpu_blocks, "queued and still findable");
+    fields.state("num_referenced_cpu_blocks", &S::num_referenced_cpu_blocks,
+                 "held, and the null block");
+    fields.state("has_pending_stores", &S::has_pending_stores, "a store event is not completed");
+    fields.state("lazy_cursor", &S::lazy_cursor, "the last GPU block that was looked at");
+    fields.state("copies", &S::copies,
+                 "in the copy engines, rank by rank, in the order of submission");
+    fields.state("pins", &S::pins, "what lookups hold, in the order of pinning");
     fields.add_part("cpu_", &S::cpu);
   }
 };

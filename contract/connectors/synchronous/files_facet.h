@@ -149,18 +149,17 @@ struct Observed {
 
   static void declare(auto& fields) {
     using S = Observed;
-    fields.add("file_transfers", &S::file_transfers, Domain::kResult, "files of this step");
-    fields.add("fills", &S::fills, Domain::kResult, "blocks that this step fills");
-    fields.add("loaded", &S::loaded, Domain::kResult, "files that were read, in order");
-    fields.add("saved", &S::saved, Domain::kResult, "files that were written, in order");
-    fields.add("filled", &S::filled, Domain::kResult, "blocks that were filled, in order");
-    fields.add("failed", &S::failed, Domain::kResult, "the file that ended the engine");
-    fields.add("num_engine_starts", &S::num_engine_starts, Domain::kState, "so far");
-    fields.add("filled_requests", &S::filled_requests, Domain::kState,
-               "that are not filled again, in order");
-    fields.add("folders", &S::folders, Domain::kState, "in storage, ascending");
-    fields.add("files", &S::files, Domain::kState, "in storage, by folder and layer");
-    fields.add("symbols", &S::symbols, Domain::kState, "what each layer holds, by layer and slot");
+    fields.result("file_transfers", &S::file_transfers, "files of this step");
+    fields.result("fills", &S::fills, "blocks that this step fills");
+    fields.result("loaded", &S::loaded, "files that were read, in order");
+    fields.result("saved", &S::saved, "files that were written, in order");
+    fields.result("filled", &S::filled, "blocks that were filled, in order");
+    fields.result("failed", &S::failed, "the file that ended the engine");
+    fields.state("num_engine_starts", &S::num_engine_starts, "so far");
+    fields.state("filled_requests", &S::filled_requests, "that are not filled again, in order");
+    fields.state("folders", &S::folders, "in storage, ascending");
+    fields.state("files", &S::files, "in storage, by folder and layer");
+    fields.state("symbols", &S::symbols, "what each layer holds, by layer and slot");
   }
 };
 
