@@ -77,7 +77,7 @@ class TargetLanguage {
     const std::optional<Observation> observation = read_observation(*line.expectation);
     if (!observation) return;
     ++counts_[kObservationRead];
-    const std::optional<Observation> again = read_observation(to_fields(*observation));
+    const std::optional<Observation> again = read_observation(fields_of(observation->declared()));
     KVFENCE_CHECK(again == observation, "an observation's fields read as itself");
   }
 
@@ -85,7 +85,7 @@ class TargetLanguage {
   std::optional<Observation> read_observation(const std::vector<Field>& fields) const {
     Observation observation = default_observation(target_);
     for (const Field& field : fields) {
-      const auto member = find_member(observation, field.key);
+      const auto member = find_member(observation.declared(), field.key);
       std::string expected;
       if (!member || !member->assign(field.value, expected)) return std::nullopt;
     }

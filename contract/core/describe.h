@@ -96,7 +96,7 @@ CommandType command_type() {
 ///   Setup     what a configuration stands for; static Parsed<Setup> prepare(config, file, place);
 ///             static void complete(config), where a configuration may leave things to a name
 ///   Command   a variant of declared structs; one that can be refused has kRefusals, the codes
-///   Observation  a declared struct
+///   Observation  a declared struct, `error` before all else
 ///   World     has apply(command); made by static World make_world(config, setup) where there is
 ///             one, else from the setup, or from nothing
 ///   static const Target& description()
@@ -111,12 +111,7 @@ Target describe() {
     (target.commands.push_back(detail::command_type<typename T::Command, kIndex>()), ...);
   }
   (std::make_index_sequence<std::variant_size_v<typename T::Command>>{});
-  target.numbers = erased_type<typename T::Observation>;
-  target.copy_error = [](kvfence::Observation& observation) {
-    if constexpr (requires(typename T::Observation typed) { typed.error = observation.error; }) {
-      observation.numbers.as<typename T::Observation>().error = observation.error;
-    }
-  };
+  target.observation = erased_type<typename T::Observation>;
   target.prepare = [](Erased config, std::string_view file, Position position) -> Parsed<Setup> {
     if constexpr (requires { T::complete(config.as<typename T::Config>()); }) {
       T::complete(config.as<typename T::Config>());

@@ -2,40 +2,21 @@
 
 namespace kvfence {
 
-std::vector<DeclaredObject> parts_of(const Observation& observation) {
-  std::vector<DeclaredObject> parts{object_of(observation)};
-  if (observation.numbers.has_value()) parts.push_back(observation.numbers.declared());
-  return parts;
-}
-
-std::vector<Field> to_fields(const Observation& observation) {
-  std::vector<Field> fields;
-  for (const DeclaredObject& part : parts_of(observation)) {
-    for (Field& field : fields_of(part)) fields.push_back(std::move(field));
-  }
-  return fields;
-}
-
-std::optional<MemberRef> find_member(const Observation& observation, std::string_view name) {
-  for (const DeclaredObject& part : parts_of(observation)) {
-    if (const auto member = find_member(part, name)) return member;
-  }
-  return std::nullopt;
+ErrorCode shown_error(const Observation& observation) {
+  const std::optional<MemberRef> member = find_member(observation.declared(), "error");
+  const auto* const error = member ? get_if<ErrorCode>(*member) : nullptr;
+  KVFENCE_CHECK(error, "each observation has its error");
+  return *error;
 }
 
 Observation default_observation(const Target& target) {
   Observation observation;
-  observation.numbers.emplace(*target.numbers);
+  observation.emplace(*target.observation);
   return observation;
 }
 
 std::vector<std::string_view> observation_names(const Target& target) {
-  std::vector<std::string_view> names;
-  const Observation observation = default_observation(target);
-  for (const DeclaredObject& part : parts_of(observation)) {
-    for (const std::string_view name : names_of(part.type())) names.push_back(name);
-  }
-  return names;
+  return names_of(default_observation(target).declared().type());
 }
 
 Line to_line(const Command& command) {

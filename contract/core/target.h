@@ -129,22 +129,15 @@ struct Target {
   const ErasedType* config;
   const ErasedType* command;
   std::vector<CommandType> commands;
-  const ErasedType* numbers;  ///< of its observations
-  /// Gives the typed part of an observation its error, which it has, too, for typed code.
-  void (*copy_error)(Observation& observation);
+  const ErasedType* observation;
 
   /// What is wrong with a configuration, or what it stands for. `config` is of the target's type.
   Parsed<Setup> (*prepare)(Config config, std::string_view file, Position position);
   std::unique_ptr<World> (*make_world)(const Setup& setup);
 };
 
-/// The declared parts of an observation, error first: as printed, compared and matched.
-std::vector<DeclaredObject> parts_of(const Observation& observation);
-/// The printed members of all parts.
-std::vector<Field> to_fields(const Observation& observation);
-
-/// The member of that name, in whichever part; nothing where there is none.
-std::optional<MemberRef> find_member(const Observation& observation, std::string_view name);
+/// None, or why the command was refused.
+ErrorCode shown_error(const Observation& observation);
 
 /// An observation with all members at their defaults.
 Observation default_observation(const Target& target);

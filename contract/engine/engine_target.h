@@ -250,6 +250,7 @@ struct Observation : EngineObservation, Report, nixl::Observed {
   }
 
   static void declare(auto& fields) {
+    fields.result("error", &Observation::error, "none, or why the command was refused");
     SchedulerObservation::declare(fields);
     Report::declare(fields);
     DeviceObserved::declare(fields);

@@ -171,6 +171,7 @@ struct Observation : Lists {
 
   static void declare(auto& fields) {
     using S = Observation;
+    fields.result("error", &S::error, "none, or why the command was refused");
     fields.result("found", &S::found, "the block, if it is held");
     fields.result("success", &S::success, "whether so many could go");
     fields.result("evicted", &S::evicted, "in the order of choice");

@@ -224,6 +224,7 @@ struct Observation : ShownBlocks {
 
   static void declare(auto& fields) {
     using S = Observation;
+    fields.result("error", &S::error, "none, or why the command was refused");
     fields.result("allocated", &S::allocated, "whether the free blocks sufficed");
     fields.result("num_remaining", &S::num_remaining,
                   "blocks that the request would still take for its whole sequence; from v0.23 on");

@@ -119,6 +119,7 @@ struct Observation : eviction::Lists {
 
   static void declare(auto& fields) {
     using S = Observation;
+    fields.result("error", &S::error, "none, or why the command was refused");
     fields.result("num_hits", &S::num_hits, "leading blocks that can be read");
     fields.result("result", &S::result, "miss, pending or hit");
     fields.result("slots", &S::slots, "of the keys to load, or to store");

@@ -190,6 +190,7 @@ struct Observation : ShownBlocks {
 
   static void declare(auto& fields) {
     using S = Observation;
+    fields.result("error", &S::error, "none, or why the command was refused");
     fields.result("hit", &S::hit, "whether every group had the block");
     fields.result("blocks", &S::blocks, "allocated or found blocks");
     fields.result("success", &S::success, "whether the reset happened");

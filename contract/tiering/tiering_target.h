@@ -201,6 +201,7 @@ struct Observation : eviction::Lists {
 
   static void declare(auto& fields) {
     using S = Observation;
+    fields.result("error", &S::error, "none, or why the command was refused");
     fields.result("result", &S::result, "miss, pending or hit");
     fields.result("slots", &S::slots, "of the keys to load, or to store");
     fields.result("stored", &S::stored, "false: what is there cannot go");

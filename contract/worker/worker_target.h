@@ -142,32 +142,32 @@ struct Observation : Counts {
 
   static void declare(auto& fields) {
     using S = Observation;
-    fields.add("finished_jobs", &S::finished_jobs, Domain::kResult,
-               "get_finished, shutdown: stores, then loads, in the order of submission");
-    fields.add("advanced", &S::advanced, Domain::kResult,
-               "advance: whether anything ran; of a device that is not commanded, false");
-    fields.add("waited", &S::waited, Domain::kResult,
-               "wait: whether all of them are known to be over");
-    fields.add("seen", &S::seen, Domain::kResult,
-               "what the forwards that ran found in the blocks that they read");
-    fields.add("num_deferred", &S::num_deferred, Domain::kState, "stores that are not enqueued");
-    fields.add("num_in_flight", &S::num_in_flight, Domain::kState, "enqueued, not reported");
-    fields.add("num_enqueued", &S::num_enqueued, Domain::kState, "transfers, since the start");
-    fields.add("num_enqueued_pages", &S::num_enqueued_pages, Domain::kState, "of these transfers");
-    fields.add("num_failed", &S::num_failed, Domain::kState, "of these transfers, so far");
-    fields.add("next_fault", &S::next_fault, Domain::kState, "of the next transfer enqueued");
-    fields.add("num_lost_events", &S::num_lost_events, Domain::kState,
-               "events in use that no transfer in flight has");
-    fields.add("num_left_behind", &S::num_left_behind, Domain::kState,
-               "streams, events and pinned memory that a worker holds after its shutdown");
-    fields.add("num_races", &S::num_races, Domain::kState,
-               "pairs of accesses to the same bytes that nothing orders");
-    fields.add("num_misuses", &S::num_misuses, Domain::kState,
-               "calls of the runtime that its documentation forbids");
-    fields.add("gpu_pages", &S::gpu_pages, Domain::kState, "GPU blocks that hold something");
-    fields.add("cpu_pages", &S::cpu_pages, Domain::kState, "pages of CPU blocks that do");
-    fields.add("num_stray_bytes", &S::num_stray_bytes, Domain::kState,
-               "bytes that were changed outside of pages");
+    fields.result("error", &S::error, "none, or why the command was refused");
+    fields.result("finished_jobs", &S::finished_jobs,
+                  "get_finished, shutdown: stores, then loads, in the order of submission");
+    fields.result("advanced", &S::advanced,
+                  "advance: whether anything ran; of a device that is not commanded, false");
+    fields.result("waited", &S::waited, "wait: whether all of them are known to be over");
+    fields.result("seen", &S::seen,
+                  "what the forwards that ran found in the blocks that they read");
+    fields.state("num_deferred", &S::num_deferred, "stores that are not enqueued");
+    fields.state("num_in_flight", &S::num_in_flight, "enqueued, not reported");
+    fields.state("num_enqueued", &S::num_enqueued, "transfers, since the start");
+    fields.state("num_enqueued_pages", &S::num_enqueued_pages, "of these transfers");
+    fields.state("num_failed", &S::num_failed, "of these transfers, so far");
+    fields.state("next_fault", &S::next_fault, "of the next transfer enqueued");
+    fields.state("num_lost_events", &S::num_lost_events,
+                 "events in use that no transfer in flight has");
+    fields.state("num_left_behind", &S::num_left_behind,
+                 "streams, events and pinned memory that a worker holds after its shutdown");
+    fields.state("num_races", &S::num_races,
+                 "pairs of accesses to the same bytes that nothing orders");
+    fields.state("num_misuses", &S::num_misuses,
+                 "calls of the runtime that its documentation forbids");
+    fields.state("gpu_pages", &S::gpu_pages, "GPU blocks that hold something");
+    fields.state("cpu_pages", &S::cpu_pages, "pages of CPU blocks that do");
+    fields.state("num_stray_bytes", &S::num_stray_bytes,
+                 "bytes that were changed outside of pages");
   }
   friend bool operator==(const Observation&, const Observation&) = default;
 };

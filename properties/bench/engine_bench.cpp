@@ -54,7 +54,7 @@ struct Episodes {
 
 bool is_step(const Command& command, const Observation& seen) {
   return std::holds_alternative<engine::Update>(command.as<engine::Command>()) &&
-         seen.error == ErrorCode::kNone;
+         seen.as<engine::Observation>().error == ErrorCode::kNone;
 }
 
 /// Gives one command; the engine answers at once, in this process.
@@ -77,8 +77,7 @@ Episodes draw_episodes() {
         checks_of(engine::Assembly::kOffloadingOnDevice).make_generator(episode.setup, choices);
     const auto world = target.make_world(episode.setup);
     KVFENCE_CHECK(!reference->reset(episode.setup), "an engine in this process starts");
-    Observation seen;
-    seen.numbers.emplace(*target.numbers);
+    Observation seen = default_observation(target);
     for (std::uint32_t count = 0; count < kEpisodeCommands; ++count) {
       episode.commands.push_back(generator->next_command(choices, seen, *world));
       give(*reference, episode.commands.back(), *world, Observe::kState, seen);
@@ -135,7 +134,7 @@ void time_commands(benchmark::State& state, Implementation& engine) {
             give(engine, command, *world, Observe::kNumbers, seen);
             num_steps += is_step(command, seen);
           }
-          const auto& numbers = seen.numbers.as<engine::Observation>();
+          const auto& numbers = seen.as<engine::Observation>();
           is_clean &= *numbers.num_races == 0 && *numbers.num_misuses == 0;
         }
       },

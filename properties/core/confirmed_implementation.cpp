@@ -14,8 +14,9 @@ std::optional<ImplementationFailure> ConfirmedImplementation::contradicted(
   Observation witnessed;
   // A witness that does not get that far has nothing to say.
   if (shown_->run_again(*witness, *world, observe_, witnessed)) return std::nullopt;
-  const auto found = first_difference(
-      last, witnessed, 0, [&](std::string_view bytes) { return world->symbol_of(bytes); });
+  const auto found =
+      first_difference(last.declared(), witnessed.declared(), 0,
+                       [&](std::string_view bytes) { return world->symbol_of(bytes); });
   if (!found) return std::nullopt;
   return ImplementationFailure{"beside it " + witness->name() + " has " + found->field + "=" +
                                found->actual + ", it has " + found->expected};

@@ -151,7 +151,7 @@ std::optional<Divergence> matches(const std::vector<Field>& expectation,
                                   const ResolveSymbol& resolve) {
   const Matcher match(resolve);
   for (const Field& field : expectation) {
-    const std::optional<MemberRef> member = find_member(observation, field.key);
+    const std::optional<MemberRef> member = find_member(observation.declared(), field.key);
     const Value actual = member && member->is_present() ? member->value() : Value();
     if (match(field.value, actual)) continue;
     // What may be left out of the text is absent while it says nothing.
@@ -181,14 +181,6 @@ std::optional<Divergence> first_difference(const DeclaredObject& expected,
     return found;
   }
   return std::nullopt;
-}
-
-std::optional<Divergence> first_difference(const Observation& expected, const Observation& actual,
-                                           std::size_t step, const SymbolOf& symbol_of) {
-  if (expected.error != actual.error) {
-    return first_difference(object_of(expected), object_of(actual), step, symbol_of);
-  }
-  return first_difference(expected.numbers.declared(), actual.numbers.declared(), step, symbol_of);
 }
 
 }  // namespace kvfence

@@ -40,10 +40,6 @@ std::optional<Divergence> first_difference(const DeclaredObject& expected,
                                            const DeclaredObject& actual, std::size_t step,
                                            const SymbolOf& symbol_of = {});
 
-/// The first declared member in which two observations of one target differ.
-std::optional<Divergence> first_difference(const Observation& expected, const Observation& actual,
-                                           std::size_t step, const SymbolOf& symbol_of = {});
-
 /// The first key of an expectation that the observation does not meet; nothing if it meets all.
 ///
 /// Keys that the expectation leaves out are not looked at. `none` asks for a member to be absent. A

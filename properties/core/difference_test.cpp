@@ -28,22 +28,15 @@ Observation stored(std::vector<BlockHash> hashes, std::vector<TokenId> tokens) {
   return observation;
 }
 
-kvfence::Observation erased(const Observation& typed) {
-  kvfence::Observation observation;
-  observation.error = typed.error;
-  observation.numbers = Erased(typed);
-  return observation;
-}
-
 std::optional<Divergence> first_difference(const Observation& expected, const Observation& actual,
                                            std::size_t step, const SymbolOf& symbol_of = {}) {
-  return kvfence::first_difference(erased(expected), erased(actual), step, symbol_of);
+  return kvfence::first_difference(declared_of(expected), declared_of(actual), step, symbol_of);
 }
 
 std::optional<Divergence> matches(const std::vector<Field>& expectation,
                                   const Observation& observation, std::size_t step,
                                   const ResolveSymbol& resolve) {
-  return kvfence::matches(expectation, erased(observation), step, resolve);
+  return kvfence::matches(expectation, Erased(observation), step, resolve);
 }
 
 /// The fields after `->`.

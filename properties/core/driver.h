@@ -83,10 +83,9 @@ class DriverOf : public Implementation {
   std::optional<ImplementationFailure> apply(const kvfence::Command& command,
                                              const kvfence::World& world, Observe observe,
                                              kvfence::Observation& observation) final {
-    observed_ = &observation.numbers.reuse<Observation>();
+    observed_ = &observation.reuse<Observation>();
     empty(*observed_);
     answer(command.as<Command>(), typed_world<World>(world), observe);
-    observation.error = observed_->error;
     return std::nullopt;
   }
 

@@ -89,7 +89,7 @@ namespace detail {
 
 template <class T>
 const auto& typed_observation(const Observation& observation) {
-  return observation.numbers.as<typename T::Observation>();
+  return observation.as<typename T::Observation>();
 }
 
 /// Counts of a suite: the goals of the room, which come first, and refusals.
@@ -112,7 +112,7 @@ class GoalCountsOf final : public GoalCounts {
     } else if constexpr (requires { counter_->count_any(typed); }) {
       counter_->count_any(typed);
     }
-    if (after.error == ErrorCode::kNone) {
+    if (is.error == ErrorCode::kNone) {
       if constexpr (requires { counter_->count(typed, was, is, typed_world); }) {
         counter_->count(typed, was, is, typed_world);
       } else if constexpr (requires { counter_->count(typed); }) {
@@ -126,9 +126,9 @@ class GoalCountsOf final : public GoalCounts {
       }
       return;
     }
-    KVFENCE_CHECK(T::description().commands[typed.index()].declares(after.error),
+    KVFENCE_CHECK(T::description().commands[typed.index()].declares(is.error),
                   "a refusal with a code that the command does not declare");
-    ++num_refused_[static_cast<std::size_t>(after.error)];
+    ++num_refused_[static_cast<std::size_t>(is.error)];
   }
 
   std::uint64_t count_of(std::size_t goal) const override {

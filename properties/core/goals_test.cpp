@@ -52,7 +52,7 @@ Reached reached_in(const CheckedPart& part, const Scenario& scenario) {
   take_new(scenario.config_position.line);
   Observation before;
   Observation after;
-  before.numbers.emplace(*scenario.target->numbers);
+  before.emplace(*scenario.target->observation);
   for (const Step& step : scenario.steps) {
     world->apply(step.command);
     EXPECT_FALSE(reference->apply(step.command, *world, Observe::kState, after));
@@ -122,13 +122,12 @@ TEST(GoalCountsDeath, ACodeThatACommandDoesNotDeclareIsAnErrorOfTheHarness) {
   const std::unique_ptr<World> world = checks.target->make_world(setup);
   const std::unique_ptr<GoalCounts> counts = checks.make_goal_counts();
   counts->start(setup);
-  Observation before;
-  Observation refused;
-  before.numbers.emplace(*checks.target->numbers);
-  refused.numbers.emplace(*checks.target->numbers);
-  refused.error = ErrorCode::kUnknownBlock;
+  const Observation before = default_observation(*checks.target);
+  Observation refused = before;
+  ErrorCode& error = refused.as<block_pool::Observation>().error;
+  error = ErrorCode::kUnknownBlock;
   counts->count(Command(block_pool::Command(block_pool::Touch{{99}})), before, refused, *world);
-  refused.error = ErrorCode::kDoubleFree;
+  error = ErrorCode::kDoubleFree;
   EXPECT_DEATH(
       counts->count(Command(block_pool::Command(block_pool::Touch{{99}})), before, refused, *world),
       "a code that the command does not declare");

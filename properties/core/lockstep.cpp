@@ -168,7 +168,7 @@ std::optional<Divergence> Lockstep::compare(const Observation& expected, std::si
   if (auto failure = actual_.contradicted(last_actual())) {
     return divergence_of(actual_, *failure, step);
   }
-  return first_difference(expected, last_actual(), step,
+  return first_difference(expected.declared(), last_actual().declared(), step,
                           [this](std::string_view bytes) { return world_->symbol_of(bytes); });
 }
 

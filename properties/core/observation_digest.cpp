@@ -28,7 +28,7 @@ std::string record_line(const Scenario& scenario) {
 std::vector<Field> recorded_fields(const Observation& observation,
                                    const std::vector<std::string>& members) {
   std::vector<Field> recorded;
-  std::vector<Field> fields = to_fields(observation);
+  std::vector<Field> fields = fields_of(observation.declared());
   for (const std::string& member : members) {
     const auto found =
         std::ranges::find_if(fields, [&](const Field& field) { return field.key == member; });

@@ -195,7 +195,7 @@ bool refusals_leave_the_digest(const Subject& subject, int& num_refused) {
         answer(*copy, *left, *world);
         before = copy->digest();
       }
-      if (answer(*implementation, command, *world).error == ErrorCode::kNone) continue;
+      if (shown_error(answer(*implementation, command, *world)) == ErrorCode::kNone) continue;
       ++num_refused;
       RC_LOG() << "# refused: " << print(to_line(command)) << '\n';
       RC_ASSERT((implementation->digest() == before));

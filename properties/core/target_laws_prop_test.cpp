@@ -40,7 +40,7 @@ TEST_P(TargetLaws, RefusedCommandsChangeNothing) {
     Session without(GetParam().make(), wanderer.setup);
     for (std::size_t index = 0; index < wanderer.history.size(); ++index) {
       const Command& command = wanderer.history[index];
-      const bool is_refused = wanderer.shown[index].error != ErrorCode::kNone;
+      const bool is_refused = shown_error(wanderer.shown[index]) != ErrorCode::kNone;
       num_refused += is_refused;
       RC_LOG() << print(to_line(command)) << (is_refused ? "  # refused\n" : "\n");
       if (!is_refused) {
@@ -71,7 +71,7 @@ TEST_P(TextLaws, TextRoundTripsEveryCommandConfigAndObservation) {
       ++num_drawn[command.declared().type().verb];
       // Observations with their states are long: one in twenty.
       const bool has_answer = index % 20 == 0;
-      if (has_answer) written.expectation = to_fields(wanderer.shown[index]);
+      if (has_answer) written.expectation = fields_of(wanderer.shown[index].declared());
       const Parsed<Line> read = parse_line(print(written));
       RC_ASSERT(static_cast<bool>(read));
       RC_ASSERT((*read == written));
@@ -82,9 +82,9 @@ TEST_P(TextLaws, TextRoundTripsEveryCommandConfigAndObservation) {
       Observation observation = default_observation(target);
       for (const Field& field : *read->expectation) {
         std::string expected;
-        RC_ASSERT(find_member(observation, field.key)->assign(field.value, expected));
+        RC_ASSERT(find_member(observation.declared(), field.key)->assign(field.value, expected));
       }
-      RC_ASSERT(to_fields(observation) == to_fields(wanderer.shown[index]));
+      RC_ASSERT(fields_of(observation.declared()) == fields_of(wanderer.shown[index].declared()));
     }
   };
   const auto has_drawn_all = [&] {

@@ -48,9 +48,7 @@ class TypedRun {
   }
 
   /// What it showed last.
-  const typename T::Observation& seen() const {
-    return shown_.numbers.as<typename T::Observation>();
-  }
+  const typename T::Observation& seen() const { return shown_.as<typename T::Observation>(); }
   const typename T::World& world() const { return typed_world<typename T::World>(*world_); }
 
  private:

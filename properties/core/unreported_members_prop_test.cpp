@@ -52,16 +52,10 @@ class Reticent final : public Implementation {
   }
   std::optional<ImplementationFailure> collect(kvfence::Observation& observation) override {
     observation = shown_.back();
-    const auto then = parts_of(shown_.front());
-    const auto now = parts_of(observation);
-    for (std::size_t part = 0; part < now.size(); ++part) {
-      for (std::size_t index = 0; index < now[part].size(); ++index) {
-        const MemberRef member = now[part][index];
-        std::string expected;
-        if (member.declaration().name != hidden_) continue;
-        if (!member.assign(then[part][index].value(), expected)) member.reset();
-      }
-    }
+    const auto then = find_member(shown_.front().declared(), hidden_);
+    const auto now = find_member(observation.declared(), hidden_);
+    std::string expected;
+    if (now && !now->assign(then->value(), expected)) now->reset();
     return std::nullopt;
   }
   std::optional<ImplementationFailure> apply(const kvfence::Command& command, const kvfence::World&,

@@ -362,7 +362,7 @@ TEST(CoreRules, SeeARunThatOutlastsItsTokens) {
       world->apply(erased);
       EXPECT_FALSE(side->apply(erased, *world, Observe::kState, now));
       const auto found =
-          rules->check(command, nullptr, now.numbers.as<Observation>(), typed_world<World>(*world));
+          rules->check(command, nullptr, now.as<Observation>(), typed_world<World>(*world));
       if (found) return found->oracle;
     }
     return "none";

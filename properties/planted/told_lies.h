@@ -49,9 +49,8 @@ inline std::map<std::string, int> caught_by(const Checks& checks, Implementation
     const std::unique_ptr<Generator> generator = checks.make_generator(setup, choices);
     const std::unique_ptr<RuleChecker> rules = checks.make_rules(setup);
     const std::unique_ptr<World> world = checks.target->make_world(setup);
-    Observation now;
+    Observation now = default_observation(*checks.target);
     std::optional<Observation> before;
-    now.numbers.emplace(*checks.target->numbers);
     EXPECT_FALSE(side.reset(setup));
     int num_left = -1;
     for (int index = 0; index < kEpisodeCommands && num_left != 0; ++index) {
@@ -83,13 +82,11 @@ void expect_lie_caught(const Checks& checks, Implementation& side, const Invaria
   using Shown = typename T::Observation;
   const ErasedLie erased_lie = [&](const Command& command, const Config& config,
                                    Observation& shown) {
-    const bool is_told = lie(command.as<typename T::Command>(), config.as<typename T::Config>(),
-                             shown.numbers.as<Shown>());
-    shown.error = shown.numbers.as<Shown>().error;
-    return is_told;
+    return lie(command.as<typename T::Command>(), config.as<typename T::Config>(),
+               shown.as<Shown>());
   };
   ErasedHide erased_hide;
-  if (hide) erased_hide = [&](Observation& shown) { hide(shown.numbers.as<Shown>()); };
+  if (hide) erased_hide = [&](Observation& shown) { hide(shown.as<Shown>()); };
   for (const auto& invariant : invariants) {
     if (invariant.id != id) continue;
     std::string others;

@@ -66,7 +66,7 @@ bool is_taken(std::string_view lines) {
     world->apply(step.command);
     EXPECT_FALSE(reference->apply(step.command, *world, Observe::kState, shown));
   }
-  return shown.error == ErrorCode::kNone;
+  return shown_error(shown) == ErrorCode::kNone;
 }
 
 TEST(LeftOut, WhatIsSaidToBeRefusedIs) {

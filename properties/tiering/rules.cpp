@@ -411,8 +411,7 @@ class Invariants final : public RulesFor<TieringTarget> {
     Places not_ready;
     for (const Entry* block : observation.blocks()) {
       const std::pair place(block->key, block->slot);
-      const auto num_cascades =
-          static_cast<std::uint32_t>(std::ranges::count(read, place));
+      const auto num_cascades = static_cast<std::uint32_t>(std::ranges::count(read, place));
       const std::uint32_t num_readers = num_cascades + std::exchange(loads[block->key], 0);
       std::erase(read, place);
       if (block->readers != num_readers) {

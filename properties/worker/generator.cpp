@@ -49,7 +49,6 @@ constexpr std::array<Layout, 5> kLayouts = {Layout::kBlocksFirst, Layout::kKVFir
 constexpr std::array<Path, 4> kPaths = {Path::kBatched, Path::kLooped, Path::kStrided,
                                         Path::kKernel};
 
-
 class Generator final : public GeneratorFor<WorkerTarget> {
  public:
   /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.

@@ -47,7 +47,6 @@ constexpr Invariant kInvariants[] = {
      "a worker that is shut down holds no stream, no event and no pinned memory"},
 };
 
-
 constexpr BrokenRuleOf<kInvariants> broken;
 
 using Numbers = std::vector<std::uint32_t>;

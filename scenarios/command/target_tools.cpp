@@ -169,8 +169,7 @@ std::string TargetTools::reference_text() const {
     append_fields(text, *command.declared);
   }
   text += "\nobservation    what stands after ->\n";
-  const Observation observation = default_observation(target);
-  for (const DeclaredObject& part : parts_of(observation)) append_fields(text, part.type());
+  append_fields(text, default_observation(target).declared().type());
   return text;
 }
 

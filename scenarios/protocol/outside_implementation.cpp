@@ -119,13 +119,10 @@ std::optional<ImplementationFailure> OutsideImplementation::check_reported() {
   bool has_answer = false;
   bool has_state = false;
   const Observation observation = default_observation(target_);
-  for (const DeclaredObject& part : parts_of(observation)) {
-    for (std::size_t index = 0; index < part.size(); ++index) {
-      const auto& declaration = part[index].declaration();
-      if (!has(reported_, declaration.name)) continue;
-      has_answer |= declaration.name != "error" && declaration.domain == Domain::kResult;
-      has_state |= declaration.domain == Domain::kState;
-    }
+  for (const DeclaredMember& member : observation.declared().type().members) {
+    if (!has(reported_, member.name)) continue;
+    has_answer |= member.name != "error" && member.domain == Domain::kResult;
+    has_state |= member.domain == Domain::kState;
   }
   const bool has_error = has(reported_, "error");
   if (has_error && has_answer && has_state) return std::nullopt;
@@ -272,11 +269,8 @@ void OutsideImplementation::discard_outstanding() {
 
 std::optional<ImplementationFailure> OutsideImplementation::read_observation(
     Observation& observation) {
-  if (!observation.numbers.has_value()) observation.numbers.emplace(*target_.numbers);
-  for (const DeclaredObject& part : parts_of(observation)) {
-    if (auto failure = read_part(part)) return failure;
-  }
-  target_.copy_error(observation);
+  if (!observation.has_value()) observation.emplace(*target_.observation);
+  if (auto failure = read_members(observation.declared())) return failure;
   for (const Field& field : *reply_.expectation) {
     if (has(reported_, field.key)) continue;
     return babbled("key '" + field.key + "' in " + in_quotes(print(reply_)),
@@ -285,9 +279,10 @@ std::optional<ImplementationFailure> OutsideImplementation::read_observation(
   return std::nullopt;
 }
 
-std::optional<ImplementationFailure> OutsideImplementation::read_part(const DeclaredObject& part) {
-  for (std::size_t index = 0; index < part.size(); ++index) {
-    const MemberRef member = part[index];
+std::optional<ImplementationFailure> OutsideImplementation::read_members(
+    const DeclaredObject& observed) {
+  for (std::size_t index = 0; index < observed.size(); ++index) {
+    const MemberRef member = observed[index];
     const std::string& name = member.declaration().name;
     if (!has(reported_, name)) continue;
     std::string expected;

@@ -78,7 +78,7 @@ class OutsideImplementation final : public Implementation {
 
   std::optional<ImplementationFailure> read_observation(Observation& observation);
   /// Takes over the members that the child reports.
-  std::optional<ImplementationFailure> read_part(const DeclaredObject& part);
+  std::optional<ImplementationFailure> read_members(const DeclaredObject& observed);
 
   /// The child's last answer is not what it should be.
   ImplementationFailure babbled(std::string_view found, std::string_view expected);

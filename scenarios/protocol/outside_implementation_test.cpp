@@ -33,11 +33,9 @@ class Outside {
     return outside_.submit(Command(command), observe);
   }
   std::optional<ImplementationFailure> collect(Observation& typed) {
-    kvfence::Observation observation;
-    observation.error = typed.error;
-    observation.numbers = Erased(typed);
+    kvfence::Observation observation(typed);
     auto failure = outside_.collect(observation);
-    typed = observation.numbers.as<Observation>();
+    typed = observation.as<Observation>();
     return failure;
   }
 

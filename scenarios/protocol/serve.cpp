@@ -105,7 +105,7 @@ bool Server::answer_command(const Line& line, std::string& out) {
   world_->apply(*command);
   if (implementation_.apply(*command, *world_, observe_, observation_)) return false;
   out += "->";
-  for (const Field& field : to_fields(observation_)) {
+  for (const Field& field : fields_of(observation_.declared())) {
     out += ' ';
     print_to(out, field);
   }

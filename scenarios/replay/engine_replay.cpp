@@ -53,9 +53,7 @@ class EngineReplay {
 
  private:
   bool is_over() const { return sides_.is_over(); }
-  const engine::Observation& seen() const {
-    return sides_.seen().numbers.as<engine::Observation>();
-  }
+  const engine::Observation& seen() const { return sides_.seen().as<engine::Observation>(); }
 
   /// Whether nobody is there, and what was stored of the last ones has arrived.
   bool is_at_rest() const {
@@ -98,7 +96,7 @@ class EngineReplay {
     result_.replayed[number].prompt_tokens = request.input_length;
     sequences_[number].tokens = command.tokens;
     if (!send(std::move(command), /*want_state=*/false, {ErrorCode::kNoTokens})) return;
-    if (sides_.seen().error == ErrorCode::kNone) return;
+    if (seen().error == ErrorCode::kNone) return;
     ++result_.refused;
     ++num_ended_;
   }

@@ -136,9 +136,7 @@ using Spoil = std::function<void(const engine::Command&, Observation&)>;
 std::string found_in(const Spoil& spoil) {
   Spy engine(engine_sides().make_reference(),
              [&](const Command& command, kvfence::Observation& observation) {
-               Observation& numbers = observation.numbers.as<Observation>();
-               spoil(command.as<engine::Command>(), numbers);
-               observation.error = numbers.error;
+               spoil(command.as<engine::Command>(), observation.as<Observation>());
              });
   const EngineReplayResult result = alone(engine, prompts_of({{1, 2}, {1, 2, 3}}), tiny(9));
   EXPECT_FALSE(result.scenario);

@@ -36,9 +36,7 @@ class OffloadReplay {
   }
 
  private:
-  const offload::Observation& seen() const {
-    return managers_.seen().numbers.as<offload::Observation>();
-  }
+  const offload::Observation& seen() const { return managers_.seen().as<offload::Observation>(); }
 
   /// Sends one command; false ends the replay.
   bool send(offload::Command command, bool want_state = false) {

@@ -36,12 +36,12 @@ Spy spy_on_reference() { return Spy(offload_sides().make_reference()); }
 /// Refuses the command of that number, or says to have found a thousand blocks.
 Spy::Change refuse_at(std::size_t step) {
   return [step, count = std::size_t{0}](const Command&, Observation& observation) mutable {
-    if (count++ == step) observation.error = ErrorCode::kNotReady;
+    if (count++ == step) observation.as<offload::Observation>().error = ErrorCode::kNotReady;
   };
 }
 Spy::Change boast_at(std::size_t step) {
   return [step, count = std::size_t{0}](const Command&, Observation& observation) mutable {
-    if (count++ == step) observation.numbers.as<offload::Observation>().num_hits.emplace() = 1'000;
+    if (count++ == step) observation.as<offload::Observation>().num_hits.emplace() = 1'000;
   };
 }
 

@@ -21,7 +21,7 @@ void ReplaySides::start(const Setup& setup) {
     return;
   }
   world_ = setup.target().make_world(setup);
-  seen_.numbers.emplace(*setup.target().numbers);
+  seen_.emplace(*setup.target().observation);
   take_failure(expected_.reset(setup));
 }
 
@@ -37,7 +37,7 @@ bool ReplaySides::send(const Command& command, bool want_state,
     take_failure(expected_.apply(command, *world_, observe, seen_));
   }
   if (is_over()) return false;
-  const ErrorCode error = seen().error;
+  const ErrorCode error = shown_error(seen());
   const bool is_answer = error == ErrorCode::kNone ||
                          std::find(may_refuse.begin(), may_refuse.end(), error) != may_refuse.end();
   return is_answer || refuse("error", "none", std::string(to_text(error)));

@@ -126,9 +126,7 @@ class SchedulerReplay {
 
   bool is_over() const { return is_tapped_out_ || sides_.is_over(); }
 
-  const engine::Observation& seen() const {
-    return sides_.seen().numbers.as<engine::Observation>();
-  }
+  const engine::Observation& seen() const { return sides_.seen().as<engine::Observation>(); }
 
   std::uint32_t num_waiting() const { return seen().num_unfinished - seen().num_running; }
   BlockCounts counts() const {
@@ -179,7 +177,7 @@ class SchedulerReplay {
     command.arrival_time = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(latest_arrival_us_ / kMicrosecondsAMillisecond, UINT32_MAX));
     if (!send(std::move(command), {ErrorCode::kBeyondModelLength, ErrorCode::kNoTokens})) return;
-    if (sides_.seen().error != ErrorCode::kNone) {
+    if (seen().error != ErrorCode::kNone) {
       ++result_.refused;
     } else {
       result_.prompt_tokens += traced.input_length;

@@ -328,11 +328,11 @@ TEST(SchedulerReplay, ValidatesItsOptions) {
 /// What a replay finds in a scheduler whose answers to one kind of command are changed; "none" for
 /// nothing.
 template <class Asked>
-std::string found_in(std::function<void(kvfence::Observation&, Observation&)> spoil) {
+std::string found_in(std::function<void(Observation&)> spoil) {
   const std::vector<MooncakeRequest> requests = {request(0, 6, 3, 1), request(0, 4, 2, 11)};
   const auto change = [&](const Command& command, kvfence::Observation& observation) {
     if (!std::holds_alternative<Asked>(command.as<engine::Command>())) return;
-    spoil(observation, observation.numbers.as<Observation>());
+    spoil(observation.as<Observation>());
   };
   Spy spy(engine_sides().make_reference(), change);
   const SchedulerReplayResult result = replay_traffic(requests, tiny(), spy, nullptr);
@@ -346,23 +346,23 @@ TEST(SchedulerReplay, ReportsWhatNoSchedulerMayDo) {
   using engine::Schedule;
   using engine::Update;
   const auto ending = [](RequestStatus status) {
-    return found_in<Update>([status](auto&, Observation& seen) {
+    return found_in<Update>([status](Observation& seen) {
       for (auto& output : seen.outputs.emplace()) output.status = status;
     });
   };
-  EXPECT_EQ(found_in<Schedule>([](auto&, auto&) {}), "none");
-  EXPECT_EQ(found_in<AddRequest>([](auto& o, auto&) { o.error = ErrorCode::kAlreadyDeclared; }),
-            "error");
-  EXPECT_EQ(found_in<Update>([](auto& o, auto&) { o.error = ErrorCode::kNoStepInFlight; }),
+  EXPECT_EQ(found_in<Schedule>([](auto&) {}), "none");
+  EXPECT_EQ(
+      found_in<AddRequest>([](Observation& seen) { seen.error = ErrorCode::kAlreadyDeclared; }),
+      "error");
+  EXPECT_EQ(found_in<Update>([](Observation& seen) { seen.error = ErrorCode::kNoStepInFlight; }),
             "error");
   EXPECT_EQ(found_in<Schedule>(
-                [](auto&, Observation& seen) { seen.scheduled.emplace().front().num_tokens += 9; }),
+                [](Observation& seen) { seen.scheduled.emplace().front().num_tokens += 9; }),
             "scheduled");
-  EXPECT_EQ(found_in<Schedule>([](auto&, Observation& seen) { seen.num_running += 8; }),
-            "num_running");
-  EXPECT_EQ(found_in<Schedule>([](auto&, Observation& seen) { ++seen.num_cached_blocks; }),
+  EXPECT_EQ(found_in<Schedule>([](Observation& seen) { seen.num_running += 8; }), "num_running");
+  EXPECT_EQ(found_in<Schedule>([](Observation& seen) { ++seen.num_cached_blocks; }),
             "empty + cached + referenced");
-  EXPECT_EQ(found_in<Update>([](auto&, Observation& seen) {
+  EXPECT_EQ(found_in<Update>([](Observation& seen) {
               --seen.num_empty_blocks;
               ++seen.num_referenced_blocks;
             }),
@@ -370,7 +370,7 @@ TEST(SchedulerReplay, ReportsWhatNoSchedulerMayDo) {
   EXPECT_EQ(ending(RequestStatus::kFinishedError), "outputs");
   EXPECT_EQ(ending(RequestStatus::kRunning), "requests");
   // No step schedules what is said to be unfinished.
-  EXPECT_EQ(found_in<Update>([](auto&, Observation& seen) { ++seen.num_unfinished; }), "scheduled");
+  EXPECT_EQ(found_in<Update>([](Observation& seen) { ++seen.num_unfinished; }), "scheduled");
 }
 
 /// Four requests of four to seven tokens and five outputs, the last two with one block in common,
@@ -419,7 +419,7 @@ TEST(SchedulerReplay, ComparesTheStateAfterEveryNthCommand) {
     options.state_every = state_every;
     std::size_t num_states = 0;
     const auto count = [&](const Command&, kvfence::Observation& observation) {
-      num_states += observation.numbers.as<Observation>().ref_cnts.has_value() ? 1 : 0;
+      num_states += observation.as<Observation>().ref_cnts.has_value() ? 1 : 0;
     };
     Spy spy(engine_sides().make_reference(), count);
     const SchedulerReplayResult result = replay_traffic(crowd(), options, *reference, &spy);

@@ -59,7 +59,7 @@ class TrafficReplay {
   bool is_over() const { return is_tapped_out_ || pools_.is_over(); }
 
   const block_pool::Observation& seen() const {
-    return pools_.seen().numbers.as<block_pool::Observation>();
+    return pools_.seen().as<block_pool::Observation>();
   }
 
   bool send(block_pool::Command command) { return send(Command(std::move(command))); }

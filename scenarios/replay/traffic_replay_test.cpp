@@ -191,7 +191,7 @@ TEST(TrafficReplay, CountsAnEvictionForEachBlockRemoved) {
   options.enable_kv_cache_events = true;
   std::uint64_t num_removed = 0;
   Spy spy(block_pool_sides().make_reference(), [&](const Command&, Observation& observation) {
-    const auto& events = observation.numbers.as<block_pool::Observation>().events;
+    const auto& events = observation.as<block_pool::Observation>().events;
     if (!events.has_value()) return;
     for (const KVCacheEvent& event : *events) {
       num_removed += std::holds_alternative<BlockRemoved>(event) ? 1 : 0;
@@ -229,7 +229,8 @@ TEST(TrafficReplay, KeepsTheScenarioOfADivergence) {
 TEST(TrafficReplay, ReportsAnImplementationThatRefusesWellFormedTraffic) {
   std::size_t num_commands = 0;
   Spy spy(block_pool_sides().make_reference(), [&](const Command&, Observation& observation) {
-    if (++num_commands == 3) observation.error = ErrorCode::kNoFreeBlocks;
+    if (++num_commands == 3)
+      observation.as<block_pool::Observation>().error = ErrorCode::kNoFreeBlocks;
   });
 
   const TrafficReplayResult result = replay_traffic(trace_of({{1}, {2}}), tiny(4, 1), spy, nullptr);

@@ -174,14 +174,14 @@ class EngineTeller {
     const std::size_t num_operations = story_.operations.size();
     // The ranks do nothing to each other: what each did in a command is reported in a piece.
     for (const auto& recorder : recorders_) recorder->take_in();
-    if (observation.error != ErrorCode::kNone) return answer_of(observation, engine_reports);
+    const auto& shown = observation.as<engine::Observation>();
+    if (shown.error != ErrorCode::kNone) return answer_of(observation, engine_reports);
     if (const auto* added = std::get_if<engine::AddRequest>(&command)) tokens_.add(*added);
     if (std::holds_alternative<engine::Schedule>(command)) {
       planned_.push_back(requests_of(observation));
     }
     if (std::holds_alternative<engine::Update>(command)) planned_.pop_front();
     // A drain goes through the steps that are left.
-    const auto& shown = observation.numbers.as<engine::Observation>();
     if (std::holds_alternative<engine::Drain>(command) || engine::has_ended(shown)) {
       planned_.clear();
     }

@@ -7,7 +7,7 @@
 namespace kvfence {
 
 Value::List observed_values(const Observation& observation, std::string_view name) {
-  const auto member = find_member(observation, name);
+  const auto member = find_member(observation.declared(), name);
   const Value value = member ? member->value() : Value();
   const auto* const list = value.get_if<Value::List>();
   return list ? *list : Value::List();
@@ -20,14 +20,13 @@ bool shows(const Target& target, std::string_view name) {
 
 std::vector<Field> answers_of(const Observation& observation) {
   std::vector<Field> answers;
-  for (const DeclaredObject& part : parts_of(observation)) {
-    for (std::size_t index = 0; index < part.size(); ++index) {
-      const MemberRef member = part[index];
-      if (member.domain() != Domain::kResult || !member.is_present()) continue;
-      Value value = member.value();
-      if (value.get_if<None>()) continue;
-      answers.push_back({member.declaration().name, std::move(value), {}});
-    }
+  const DeclaredObject shown = observation.declared();
+  for (std::size_t index = 0; index < shown.size(); ++index) {
+    const MemberRef member = shown[index];
+    if (member.domain() != Domain::kResult || !member.is_present()) continue;
+    Value value = member.value();
+    if (value.get_if<None>()) continue;
+    answers.push_back({member.declaration().name, std::move(value), {}});
   }
   return answers;
 }

@@ -19,7 +19,7 @@ namespace kvfence {
 /// may be absent.
 template <class T>
 const T* find_observed(const Observation& observation, std::string_view name) {
-  const auto member = find_member(observation, name);
+  const auto member = find_member(observation.declared(), name);
   if (!member || !member->is_present()) return nullptr;
   if (const T* value = get_if<T>(*member)) return value;
   const auto* const value = get_if<Reusable<T>>(*member);

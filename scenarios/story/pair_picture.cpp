@@ -25,7 +25,7 @@ std::vector<Field> fields_of_engine(std::string_view prefix, const Observation& 
   const std::vector<std::string_view> names =
       names_of(declared_struct<engine::SchedulerObservation>());
   std::vector<Field> fields;
-  for (Field& field : to_fields(observation)) {
+  for (Field& field : fields_of(observation.declared())) {
     if (!field.key.starts_with(prefix)) continue;
     const std::string_view name = std::string_view(field.key).substr(prefix.size());
     if (std::find(names.begin(), names.end(), name) != names.end()) {

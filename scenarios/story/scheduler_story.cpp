@@ -87,9 +87,8 @@ std::vector<std::string> story_of(const Observation& observation) {
   const auto add = [&](std::string text) {
     if (!text.empty()) lines.push_back((lines.empty() ? "-> " : "   ") + std::move(text));
   };
-  if (observation.error != ErrorCode::kNone) {
-    add("refused: " + std::string(to_text(observation.error)));
-  }
+  const ErrorCode error = shown_error(observation);
+  if (error != ErrorCode::kNone) add("refused: " + std::string(to_text(error)));
   using engine::RequestOutput;
   using engine::ScheduledRequest;
   const auto* const scheduled =

@@ -87,7 +87,7 @@ DeviceStory tell_worker(const Scenario& scenario, const std::string& planted_bug
   const auto take_in = [&](const Command& command, const Observation& observation) {
     recorder->take_in();
     const auto* transfer = std::get_if<worker::TransferAsync>(&command.as<worker::Command>());
-    if (transfer && observation.error == ErrorCode::kNone) {
+    if (transfer && shown_error(observation) == ErrorCode::kNone) {
       recorder->take_in(transfer_of(*transfer, block_size_factor));
     }
     show(observation, true);
