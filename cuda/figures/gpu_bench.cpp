@@ -39,7 +39,7 @@ int main(int count, char** arguments) {
   app.footer(kTables);
   app.add_option("--json", json, "writes every figure to this file too");
   app.add_option("--seconds", options.seconds_max, "begins no further row of copies after so many")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   app.add_flag("--calibration", only_calibration,
                "prints the table that chooses a copy path, and nothing else");
