@@ -35,7 +35,7 @@ namespace kvfence {
 ///   count(command)      for accepted commands: one of any command, or one per struct of a command
 ///                       with something to count
 ///   count_any(command)  where there is something to count of refused ones, too; called first
-/// or the same with before(), after() and world() as arguments.
+/// What was observed and the world are before(), after() and world().
 template <class T, const auto& kGoals>
 class GoalCounter {
  public:
@@ -107,15 +107,9 @@ class GoalCountsOf final : public GoalCounts {
     const auto& was = typed_observation<T>(before);
     const auto& is = typed_observation<T>(after);
     counter_->see(was, is, typed_world);
-    if constexpr (requires { counter_->count_any(typed, was, is, typed_world); }) {
-      counter_->count_any(typed, was, is, typed_world);
-    } else if constexpr (requires { counter_->count_any(typed); }) {
-      counter_->count_any(typed);
-    }
+    if constexpr (requires { counter_->count_any(typed); }) counter_->count_any(typed);
     if (is.error == ErrorCode::kNone) {
-      if constexpr (requires { counter_->count(typed, was, is, typed_world); }) {
-        counter_->count(typed, was, is, typed_world);
-      } else if constexpr (requires { counter_->count(typed); }) {
+      if constexpr (requires { counter_->count(typed); }) {
         counter_->count(typed);
       } else {
         std::visit(

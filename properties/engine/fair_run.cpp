@@ -4,18 +4,18 @@
 #include <type_traits>
 #include <variant>
 
+#include "properties/engine/shown_requests.h"
+
 namespace kvfence::engine {
 namespace {
 
 template <class C, class... Those>
 constexpr bool kIsOneOf = (std::is_same_v<C, Those> || ...);
 
-bool is_there(const auto& list) { return !list.or_empty().empty(); }
-
 }  // namespace
 
 bool goes_on(const Command& command, const Observation& shown) {
-  if (is_there(shown.invalid_blocks)) return false;
+  if (has_elements(shown.invalid_blocks)) return false;
   return std::visit(
       [](const auto& typed) {
         using C = std::decay_t<decltype(typed)>;
@@ -48,7 +48,7 @@ std::uint64_t num_times_put_off(const Command& command) {
 
 bool is_anything_under_way(const Observation& shown, EngineRole role) {
   const EngineObservation& own = shown.of(role);
-  return is_there(own.transfers) || is_there(own.tier_jobs) || is_there(own.copies) ||
+  return has_elements(own.transfers) || has_elements(own.tier_jobs) || has_elements(own.copies) ||
          own.has_pending_stores.or_empty() || own.num_transfers.or_empty() > 0 ||
          std::ranges::any_of(shown.reads.or_empty(), &ReadState::is_under_way) ||
          !std::ranges::all_of(shown.notices.or_empty(), &NoticeState::delivered);

@@ -22,6 +22,9 @@ const T* find_by(const std::vector<T>& records, std::string Owner::*member, std:
   return at == records.end() ? nullptr : &*at;
 }
 
+/// Whether a member that is a list is shown, and not empty.
+inline bool has_elements(const auto& list) { return !list.or_empty().empty(); }
+
 /// Whether the whole state is shown: a command shows all of it, or nothing.
 inline bool has_state(const SchedulerObservation& shown) { return shown.requests.has_value(); }
 

@@ -17,6 +17,7 @@
 
 #include "contract/connectors/synchronous/shared_storage.h"
 #include "contract/connectors/synchronous/synchronous_connector.h"
+#include "properties/engine/shown_requests.h"
 #include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine::files {
@@ -115,7 +116,7 @@ class FileDraws final : public Draws {
       Tokens& tokens = tokens_[output.request];
       tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
     }
-    if (now.failed.or_empty().empty()) return;
+    if (!has_elements(now.failed)) return;
     victims_.clear();
     must_repair_ = true;
     failed_folder_ = now.failed->front().folder;

@@ -107,28 +107,27 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World& world) {
+  void count(const Command& command) {
     if (const auto* added = std::get_if<AddRequest>(&command)) {
       num_prompt_tokens_[added->id] = static_cast<std::uint32_t>(added->tokens.size());
     } else if (std::holds_alternative<Schedule>(command)) {
-      count_step(before, after, world);
+      count_step();
     } else if (std::holds_alternative<Update>(command)) {
-      count_update(before, after);
-    } else if (const auto ended = ended_from_outside(command, before)) {
-      count_finish(*ended, before);
+      count_update();
+    } else if (const auto ended = ended_from_outside(command, before())) {
+      count_finish(*ended);
     } else if (const auto* entry = std::get_if<WriteEntry>(&command)) {
       count_entry(*entry);
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-      count_reset(*reset, before, after);
+      count_reset(*reset);
     }
-    add("draft_rejected", drafts_.rejects(command, after));
+    add("draft_rejected", drafts_.rejects(command, after()));
     add("entry_removed", std::holds_alternative<RemoveEntry>(command));
     add("file_removed", std::holds_alternative<RemoveFile>(command));
     add("file_truncated", std::holds_alternative<TruncateFile>(command));
-    if (has_state(before) && has_state(after)) {
-      for (const std::string& name : *before.filled_requests) {
-        add("filled_ends", !contains(*after.filled_requests, name));
+    if (has_state(before()) && has_state(after())) {
+      for (const std::string& name : *before().filled_requests) {
+        add("filled_ends", !contains(*after().filled_requests, name));
       }
     }
   }
@@ -136,49 +135,49 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  private:
   // ---- A step is planned ----
 
-  void count_step(const Observation& before, const Observation& after, const World& world) {
+  void count_step() {
     add("two_steps_in_flight", !in_flight_.empty());
-    add("preempted", !after.preempted->empty());
+    add("preempted", !after().preempted->empty());
     Step& step = in_flight_.emplace_back();
-    for (const ScheduledRequest& each : *after.scheduled) step.requests.insert(each.request);
-    for (const ScheduledNew& each : *after.new_reqs) {
+    for (const ScheduledRequest& each : *after().scheduled) step.requests.insert(each.request);
+    for (const ScheduledNew& each : *after().new_reqs) {
       const std::uint32_t end =
-          each.num_computed_tokens + num_scheduled_tokens(after, each.request);
+          each.num_computed_tokens + num_scheduled_tokens(after(), each.request);
       add("chunk", end < num_prompt_tokens_[each.request]);
     }
     if (spec().kind == SynchronousConnectorKind::kExample) {
-      count_transfers(before, after);
-      count_unstored(before, after, world);
+      count_transfers();
+      count_unstored();
     } else {
-      count_fills(after);
+      count_fills();
     }
   }
 
-  void count_transfers(const Observation& before, const Observation& after) {
+  void count_transfers() {
     std::size_t num_loads = 0;
     std::size_t num_stores = 0;
     std::set<std::string> folders;
-    for (const FileTransfer& transfer : *after.file_transfers) {
+    for (const FileTransfer& transfer : *after().file_transfers) {
       const auto is_it = [&](const auto& each) { return each.request == transfer.request; };
-      const auto cached = std::ranges::find_if(*after.cached_reqs, is_it);
+      const auto cached = std::ranges::find_if(*after().cached_reqs, is_it);
       if (transfer.store) {
         ++num_stores;
         add("store_of_nothing", transfer.num_tokens == 0);
         add("folder_stored_twice", !folders.insert(transfer.folder).second);
-        const auto added = std::ranges::find_if(*after.new_reqs, is_it);
-        add("store_of_hit", transfer.num_tokens > 0 && added != after.new_reqs->end() &&
+        const auto added = std::ranges::find_if(*after().new_reqs, is_it);
+        add("store_of_hit", transfer.num_tokens > 0 && added != after().new_reqs->end() &&
                                 added->num_computed_tokens > 0);
         continue;
       }
       ++num_loads;
-      const bool is_resumed = cached != after.cached_reqs->end();
+      const bool is_resumed = cached != after().cached_reqs->end();
       add("load_of_resumed", is_resumed);
       if (is_resumed) in_flight_.back().resumed_loads.insert(transfer.request);
-      if (!has_state(before) || !has_state(after) || transfer.blocks.empty()) continue;
+      if (!has_state(before()) || !has_state(after()) || transfer.blocks.empty()) continue;
       // Its first block had a key, and somebody had it or it was in the queue: a hit.
       const BlockId first = transfer.blocks.front();
       add("load_behind_hit",
-          !(*before.keys)[first].empty() && (*before.keys)[first] == (*after.keys)[first]);
+          !(*before().keys)[first].empty() && (*before().keys)[first] == (*after().keys)[first]);
     }
     add("load_of_several", num_loads > 1);
     add("store_of_several", num_stores > 1);
@@ -186,55 +185,55 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
   /// New requests without a transfer.
-  void count_unstored(const Observation& before, const Observation& after, const World& world) {
+  void count_unstored() {
     const std::uint32_t size = spec().block_size();
-    for (const ScheduledNew& each : *after.new_reqs) {
-      const Request* request = world.requests().find(each.request);
+    for (const ScheduledNew& each : *after().new_reqs) {
+      const Request* request = world().requests().find(each.request);
       if (!request) continue;
       const std::uint32_t num_tokens = num_prompt_tokens_[each.request];
       const std::uint32_t num_kept = align_to_block_size(num_tokens, size);
       const std::uint32_t num_matched = align_to_block_size(num_tokens - 1, size);
       const std::span<const TokenId> tokens = request->all_token_ids();
       const auto transfer =
-          std::ranges::find(*after.file_transfers, each.request, &FileTransfer::request);
-      const bool has_none = transfer == after.file_transfers->end();
+          std::ranges::find(*after().file_transfers, each.request, &FileTransfer::request);
+      const bool has_none = transfer == after().file_transfers->end();
       const std::uint32_t end =
-          each.num_computed_tokens + num_scheduled_tokens(after, each.request);
+          each.num_computed_tokens + num_scheduled_tokens(after(), each.request);
       add("part_not_stored", has_none && end < num_kept);
-      if (!has_state(before)) continue;
-      const bool is_found = contains(*before.folders, folder_name(tokens.first(num_matched)));
+      if (!has_state(before())) continue;
+      const bool is_found = contains(*before().folders, folder_name(tokens.first(num_matched)));
       add("hit_beyond_match", is_found && each.num_computed_tokens > num_matched);
       add("match_of_nothing", is_found && num_matched == 0 && has_none);
       add("own_folder_not_found",
           num_kept != num_matched && !is_found &&
-              contains(*before.folders, folder_name(tokens.first(num_kept))));
+              contains(*before().folders, folder_name(tokens.first(num_kept))));
     }
   }
 
-  void count_fills(const Observation& after) {
-    add("fill", !after.fills->empty());
-    add("fill_of_several", after.fills->size() > 1);
+  void count_fills() {
+    add("fill", !after().fills->empty());
+    add("fill_of_several", after().fills->size() > 1);
     std::set<std::string> filled_now;
-    for (const BlockFill& fill : *after.fills) {
+    for (const BlockFill& fill : *after().fills) {
       filled_now.insert(fill.request);
       add("fill_of_several_groups", fill.blocks.size() > 1);
       add("null_block_filled", contains(fill.blocks.front(), kNullBlockId));
-      for (const ScheduledNew& each : *after.new_reqs) {
+      for (const ScheduledNew& each : *after().new_reqs) {
         if (each.request != fill.request) continue;
         add("fill_behind_hit", fill.num_tokens < each.num_computed_tokens);
       }
-      if (!has_state(after)) continue;
-      for (const kv_cache::RequestBlocks& table : *after.tables) {
+      if (!has_state(after())) continue;
+      for (const kv_cache::RequestBlocks& table : *after().tables) {
         if (table.request == fill.request) continue;
         add("shared_block_filled", std::ranges::any_of(fill.blocks.front(), [&](BlockId block) {
               return block != kNullBlockId && contains(table.blocks.front(), block);
             }));
       }
     }
-    for (const ScheduledNew& each : *after.new_reqs) {
+    for (const ScheduledNew& each : *after().new_reqs) {
       add("nothing_to_fill", each.num_computed_tokens > 0 && !filled_now.contains(each.request));
     }
-    for (const ScheduledCached& each : *after.cached_reqs) {
+    for (const ScheduledCached& each : *after().cached_reqs) {
       if (!each.resumed) continue;
       add("fill_of_resumed", filled_now.contains(each.request));
       add("not_filled_again", filled_.contains(each.request));
@@ -244,11 +243,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   // ---- A step comes back ----
 
-  void count_update(const Observation& before, const Observation& after) {
-    const std::uint32_t engine = num_engine_starts(before);
-    add("load", !after.loaded->empty());
-    add("store", !after.saved->empty());
-    for (const FileCopy& file : *after.loaded) {
+  void count_update() {
+    const std::uint32_t engine = num_engine_starts(before());
+    add("load", !after().loaded->empty());
+    add("store", !after().saved->empty());
+    for (const FileCopy& file : *after().loaded) {
       const auto prompt = num_prompt_tokens_.find(file.request);
       add("load_of_outputs",
           prompt != num_prompt_tokens_.end() && file.symbols.size() > prompt->second);
@@ -258,45 +257,44 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("load_of_own_file", writer->second > 0);
       add("load_by_new_engine", writer->second > 0 && writer->second < engine);
     }
-    for (const FileCopy& file : *after.saved) {
+    for (const FileCopy& file : *after().saved) {
       writer_[file.folder] = engine;
-      if (!has_state(before)) continue;
-      add("store_of_gone", !find_state(before, file.request));
-      add("file_written_again", find_file(before, file.folder, file.layer) != nullptr);
+      if (!has_state(before())) continue;
+      add("store_of_gone", !find_state(before(), file.request));
+      add("file_written_again", find_file(before(), file.folder, file.layer) != nullptr);
     }
-    if (!after.failed->empty()) count_failure(after.failed->front(), before, after);
+    if (!after().failed->empty()) count_failure(after().failed->front());
     if (!in_flight_.empty()) in_flight_.pop_front();
-    for (const RequestOutput& output : after.outputs.or_empty()) {
+    for (const RequestOutput& output : after().outputs.or_empty()) {
       add("draft_accepted", output.tokens.size() > 1);
     }
-    if (after.failed->empty()) return;
+    if (after().failed->empty()) return;
     in_flight_.clear();
     filled_.clear();
   }
 
-  void count_failure(const FailedFile& failed, const Observation& before,
-                     const Observation& after) {
+  void count_failure(const FailedFile& failed) {
     add(failed.store ? Name("failed_save") : Name("failed_load"));
-    add("failed_behind_others", !after.loaded->empty() || !after.saved->empty());
+    add("failed_behind_others", !after().loaded->empty() || !after().saved->empty());
     add("failed_on_later_rank", failed.layer >= spec().num_layers);
     add("failed_with_step_behind", in_flight_.size() > 1);
     add("failed_load_of_resumed", !failed.store && !in_flight_.empty() &&
                                       in_flight_.front().resumed_loads.contains(failed.request));
-    add("started_again", num_engine_starts(before) > 1);
-    if (!has_state(before) || !has_state(after)) return;
-    add("folder_made_by_load", !failed.store && !contains(*before.folders, failed.folder) &&
-                                   contains(*after.folders, failed.folder));
-    const StoredFile* file = find_file(before, failed.folder, failed.layer);
+    add("started_again", num_engine_starts(before()) > 1);
+    if (!has_state(before()) || !has_state(after())) return;
+    add("folder_made_by_load", !failed.store && !contains(*before().folders, failed.folder) &&
+                                   contains(*after().folders, failed.folder));
+    const StoredFile* file = find_file(before(), failed.folder, failed.layer);
     add("half_file", !failed.store && file && !file->whole);
   }
 
   // ---- What comes from outside ----
 
-  void count_finish(const std::vector<std::string>& names, const Observation& before) {
-    if (!has_state(before)) return;
+  void count_finish(const std::vector<std::string>& names) {
+    if (!has_state(before())) return;
     for (const std::string& name : names) {
       add("aborted_in_flight",
-          find_state(before, name) && std::ranges::any_of(in_flight_, [&](const Step& step) {
+          find_state(before(), name) && std::ranges::any_of(in_flight_, [&](const Step& step) {
             return step.requests.contains(name);
           }));
     }
@@ -308,13 +306,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     if (entry.num_files > 0) writer_[folder_name(entry.tokens)] = 0;
   }
 
-  void count_reset(const ResetPrefixCache& command, const Observation& before,
-                   const Observation& after) {
-    add("reset_refused", !*after.success);
+  void count_reset(const ResetPrefixCache& command) {
+    add("reset_refused", !*after().success);
     add("reset_of_connector", command.reset_connector);
-    add("running_reset", command.reset_running_requests && before.num_running > 0);
-    if (!has_state(before) || !has_state(after)) return;
-    add("reset_done", *after.success && *before.keys != *after.keys);
+    add("running_reset", command.reset_running_requests && before().num_running > 0);
+    if (!has_state(before()) || !has_state(after())) return;
+    add("reset_done", *after().success && *before().keys != *after().keys);
   }
 
   /// What is known of a planned step.

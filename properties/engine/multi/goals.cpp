@@ -79,8 +79,6 @@ constexpr Goal kGoals[] = {
     {"pair_ended", "an engine of a pair ended while it had requests"},
 };
 
-bool has_elements(const auto& list) { return !list.or_empty().empty(); }
-
 bool has_two_under_way(const EngineObservation& shown) {
   return has_elements(shown.transfers) && has_elements(shown.copies);
 }
@@ -123,49 +121,48 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("a_pair", config().engines > 1 && num_children > 1);
   }
 
-  void count_any(const Command&, const Observation& before, const Observation& after,
-                 const World&) {
-    for (const EngineRole role : kEngineRoles) count_engine(before.of(role), after.of(role));
-    if (has_elements(after.completed_jobs)) {
+  void count_any(const Command&) {
+    for (const EngineRole role : kEngineRoles) count_engine(before().of(role), after().of(role));
+    if (has_elements(after().completed_jobs)) {
       const auto child_of = [&](const CompletedJob& each) {
         return child_job(each.job, static_cast<std::uint32_t>(classes_.size())).child;
       };
-      const std::uint32_t first = child_of(after.completed_jobs->front());
+      const std::uint32_t first = child_of(after().completed_jobs->front());
       add("report_of_two",
-          std::ranges::any_of(*after.completed_jobs,
+          std::ranges::any_of(*after().completed_jobs,
                               [&](const CompletedJob& each) { return child_of(each) != first; }));
     }
-    add("load_failed", has_elements(after.invalid_blocks));
-    count_pair(before, after);
+    add("load_failed", has_elements(after().invalid_blocks));
+    count_pair();
   }
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World&) {
+  void count(const Command& command) {
     const bool ends = std::holds_alternative<FinishRequests>(command) ||
                       std::holds_alternative<FinishAllRequests>(command);
     for (const EngineRole role : kEngineRoles) {
       DraftsInFlight& drafts = drafts_[static_cast<std::size_t>(role)];
-      add("drafts_rejected", drafts.rejects(command, after) && has_two_under_way(before.of(role)));
-      add("aborted_under_way", ends && has_two_under_way(before.of(role)));
-      add("aborted_under_read",
-          ends && is_read_under_way(before) &&
-              (has_elements(before.of(role).transfers) || has_elements(before.of(role).copies)));
+      add("drafts_rejected",
+          drafts.rejects(command, after()) && has_two_under_way(before().of(role)));
+      add("aborted_under_way", ends && has_two_under_way(before().of(role)));
+      add("aborted_under_read", ends && is_read_under_way(before()) &&
+                                    (has_elements(before().of(role).transfers) ||
+                                     has_elements(before().of(role).copies)));
     }
     const auto* const reset = std::get_if<ResetPrefixCache>(&command);
     add("reset_all", reset && reset->reset_connector);
     if (reset) {
-      const EngineObservation& shown = before.of(reset->engine);
+      const EngineObservation& shown = before().of(reset->engine);
       add("running_reset", reset->reset_running_requests && shown.num_running > 0 &&
                                (has_elements(shown.transfers) || has_elements(shown.copies)));
     }
     const auto* const update = std::get_if<Update>(&command);
-    if (after.engine_ended.has_value()) {
-      const bool by_params = *after.engine_ended == to_text(ErrorCode::kSeveralParams);
+    if (after().engine_ended.has_value()) {
+      const bool by_params = *after().engine_ended == to_text(ErrorCode::kSeveralParams);
       add("ended_by_params", by_params);
       add("ended_by_report", update && !by_params);
       shared_.clear();
       for (const EngineRole role : kEngineRoles) {
-        add("shutdown_failed", has_call(after.of(role), [](const ConnectorCall& call) {
+        add("shutdown_failed", has_call(after().of(role), [](const ConnectorCall& call) {
               return call.method == "shutdown" && call.answer == "failed";
             }));
       }
@@ -176,24 +173,24 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("reset_unsaid", !reset->silent_children.empty());
     }
     for (const EngineRole role : kEngineRoles) {
-      const EngineObservation& then = before.of(role);
-      const EngineObservation& now = after.of(role);
+      const EngineObservation& then = before().of(role);
+      const EngineObservation& now = after().of(role);
       count_told(then, now);
       count_calls(now);
-      if (update && update->engine == role) count_reports(*update, then, now, after);
+      if (update && update->engine == role) count_reports(*update, then, now, after());
     }
   }
 
  private:
   /// Where NIXL is a child.
-  void count_pair(const Observation& before, const Observation& after) {
-    add("read_failed", has_read_failed(after));
-    const std::uint32_t num_before = before.num_unfinished + before.consumer.num_unfinished;
-    add("pair_ended", config().engines > 1 && has_ended(after) && num_before > 0);
-    if (has_ended(after)) read_.clear();
-    if (after.reqs_to_recv.has_value()) {
-      const EngineObservation& consumer = after.consumer;
-      for (const nixl::Receive& receive : *after.reqs_to_recv) {
+  void count_pair() {
+    add("read_failed", has_read_failed(after()));
+    const std::uint32_t num_before = before().num_unfinished + before().consumer.num_unfinished;
+    add("pair_ended", config().engines > 1 && has_ended(after()) && num_before > 0);
+    if (has_ended(after())) read_.clear();
+    if (after().reqs_to_recv.has_value()) {
+      const EngineObservation& consumer = after().consumer;
+      for (const nixl::Receive& receive : *after().reqs_to_recv) {
         add("nixl_loads", !receive.local_blocks.empty());
         if (!receive.local_blocks.empty()) read_.insert(receive.request);
         const bool is_loaded =
@@ -205,9 +202,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         add("nixl_loads_others_save", read_.contains(store.request));
       }
     }
-    for (const nixl::FinishedPrefill& prefill : after.finished_prefills.or_empty()) {
+    for (const nixl::FinishedPrefill& prefill : after().finished_prefills.or_empty()) {
       add("held_for_readers_and_stores",
-          find_by(after.extra_saves.or_empty(), &Extra::request, prefill.request) != nullptr);
+          find_by(after().extra_saves.or_empty(), &Extra::request, prefill.request) != nullptr);
     }
   }
 
@@ -292,8 +289,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("notice_swallowed",
           then.rank && (now == after.extra_saves->end() || now->saves < then.saves));
       const auto receives = [&](const ChildReport& report) {
-        return report.rank == then.rank &&
-               std::ranges::find(report.recving, then.request) != report.recving.end();
+        return report.rank == then.rank && contains(report.recving, then.request);
       };
       add("received_while_held", std::ranges::any_of(command.reports, receives));
     }

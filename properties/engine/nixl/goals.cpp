@@ -117,32 +117,31 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World& world) {
-    const bool rejects = drafts_.rejects(command, after);
-    add("drafts_rejected", rejects && count_reads(before, &ReadState::is_under_way) > 0);
+  void count(const Command& command) {
+    const bool rejects = drafts_.rejects(command, after());
+    add("drafts_rejected", rejects && count_reads(before(), &ReadState::is_under_way) > 0);
     if (const auto* added = std::get_if<AddRequest>(&command)) {
       if (added->do_remote_decode) num_outputs_[added->id] = 0;
     } else if (const auto* handed_over = std::get_if<HandOver>(&command)) {
       readers_[handed_over->id].remote_request = handed_over->request;
       add("handed_over_twice", ++sources_[handed_over->request].num_readers > 1);
     } else if (const auto* planned = std::get_if<Schedule>(&command)) {
-      count_plan(planned->engine, after);
+      count_plan(planned->engine);
       add("preempted_priority", config().policy == "priority" &&
-                                    !after.of(planned->engine).preempted->empty() &&
-                                    !after.of(planned->engine).never_fits.has_value());
-      if (planned->engine == EngineRole::kConsumer) count_receives(after, world);
+                                    !after().of(planned->engine).preempted->empty() &&
+                                    !after().of(planned->engine).never_fits.has_value());
+      if (planned->engine == EngineRole::kConsumer) count_receives();
     } else if (const auto* updated = std::get_if<Update>(&command)) {
       --num_in_flight_[static_cast<std::size_t>(updated->engine)];
       if (updated->engine == EngineRole::kProducer) {
-        count_producers_update(before, after);
+        count_producers_update();
       } else {
-        count_consumers_update(before, after);
+        count_consumers_update();
       }
     } else if (const auto* advance = std::get_if<AdvanceRead>(&command)) {
-      count_read_end(*advance, before);
+      count_read_end(*advance);
     } else if (const auto* lost = std::get_if<LoseNotice>(&command)) {
-      for (const NoticeState& notice : before.notices.or_empty()) {
+      for (const NoticeState& notice : before().notices.or_empty()) {
         if (notice.notice != lost->notice || notice.is_heartbeat) continue;
         add("notice_lost");
         Source& source = sources_[notice.requests.front()];
@@ -152,15 +151,15 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     } else if (std::holds_alternative<RepeatNotice>(command)) {
       add("notice_repeated");
     } else if (const auto* ended = std::get_if<FinishRequests>(&command)) {
-      count_finish(*ended, before);
+      count_finish(*ended);
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-      const bool is_done = *after.of(reset->engine).success;
+      const bool is_done = *after().of(reset->engine).success;
       add("reset_refused", !is_done);
       add("running_reset",
-          reset->reset_running_requests && before.of(reset->engine).num_running > 0 &&
-              std::ranges::any_of(before.reads.or_empty(), &ReadState::is_under_way));
+          reset->reset_running_requests && before().of(reset->engine).num_running > 0 &&
+              std::ranges::any_of(before().reads.or_empty(), &ReadState::is_under_way));
       add("reset_done",
-          is_done && std::ranges::any_of(before.of(reset->engine).keys.or_empty(),
+          is_done && std::ranges::any_of(before().of(reset->engine).keys.or_empty(),
                                          [](const auto& key) { return !key.empty(); }));
     }
   }
@@ -168,8 +167,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  private:
   // ---- A step is planned ----
 
-  void count_plan(EngineRole role, const Observation& after) {
-    const SchedulerObservation& shown = after.of(role);
+  void count_plan(EngineRole role) {
+    const SchedulerObservation& shown = after().of(role);
     std::uint32_t& num_in_flight = num_in_flight_[static_cast<std::size_t>(role)];
     add("two_steps_in_flight", num_in_flight > 0);
     ++num_in_flight;
@@ -179,7 +178,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         add("preempted_producer", num_outputs_.count(name) > 0);
       }
       std::vector<std::string>& told = told_in_flight_.emplace_back();
-      for (const Send& send : *after.reqs_to_send) {
+      for (const Send& send : *after().reqs_to_send) {
         told.push_back(send.request);
         sources_[send.request].expires = send.expires;
       }
@@ -192,13 +191,13 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     for (const ScheduledNew& each : *shown.new_reqs) {
       const auto reader = readers_.find(each.request);
       if (reader == readers_.end()) {
-        add("local_beside_remote", count_reads(after, std::mem_fn(&ReadState::is_under_way)) > 0);
+        add("local_beside_remote", count_reads(after(), std::mem_fn(&ReadState::is_under_way)) > 0);
       } else {
         add("failed_recomputed", reader->second.has_failed);
       }
     }
-    add("heartbeat", !after.heartbeats->empty());
-    add("heartbeat_of_several", after.heartbeats->size() > 1);
+    add("heartbeat", !after().heartbeats->empty());
+    add("heartbeat_of_several", after().heartbeats->size() > 1);
   }
 
   void count_read_of_groups(const Receive& receive, const SchedulerObservation& consumer) {
@@ -218,14 +217,14 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  void count_receives(const Observation& after, const World& world) {
-    for (const Receive& receive : *after.reqs_to_recv) {
+  void count_receives() {
+    for (const Receive& receive : *after().reqs_to_recv) {
       Reader& reader = readers_[receive.request];
       const std::size_t num_prompt_tokens =
-          world.requests().find(receive.request)->all_token_ids().size();
+          world().requests().find(receive.request)->all_token_ids().size();
       const std::size_t num_blocks = receive.local_blocks.size();
       if (num_blocks == 0) {
-        const auto& scheduled = *after.of(EngineRole::kConsumer).scheduled;
+        const auto& scheduled = *after().of(EngineRole::kConsumer).scheduled;
         const bool is_admitted = std::ranges::any_of(
             scheduled, [&](const auto& each) { return each.request == receive.request; });
         add(is_admitted ? Name("empty_read") : Name("abort_before_read"));
@@ -237,64 +236,64 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const bool has_all = num_blocks == groups.size() * ((num_prompt_tokens + size - 1) / size);
       reader.has_hit = !has_all && groups.size() == 1 && groups.front().is_full_attention();
       add("read");
-      if (groups.size() > 1) count_read_of_groups(receive, after.of(EngineRole::kConsumer));
+      if (groups.size() > 1) count_read_of_groups(receive, after().of(EngineRole::kConsumer));
       add("read_behind_hit", reader.has_hit);
       add("several_readers", config().consumer_ranks > config().ranks);
       add("several_sources", config().ranks > config().consumer_ranks);
-      add("read_twice_at_once", is_read(after, receive.remote_request));
+      add("read_twice_at_once", is_read(after(), receive.remote_request));
     }
   }
 
   // ---- The producer's step comes back ----
 
-  void count_producers_update(const Observation& before, const Observation& after) {
+  void count_producers_update() {
     for (const std::string& name : told_in_flight_.front()) {
       sources_[name].is_known_to_workers = true;
     }
     told_in_flight_.erase(told_in_flight_.begin());
-    for (const std::string& name : *after.finished_sending) count_sent(name, before, after);
-    count_notices(before, after);
-    for (const std::string& name : *after.finished_sending) sources_[name].is_held = false;
+    for (const std::string& name : *after().finished_sending) count_sent(name);
+    count_notices();
+    for (const std::string& name : *after().finished_sending) sources_[name].is_held = false;
     for (auto& [name, source] : sources_) {
       if (!source.is_held || !source.is_known_to_workers) continue;
-      if (!source.expires || *source.expires > *after.now) continue;
+      if (!source.expires || *source.expires > *after().now) continue;
       add("lease_renewed", !source.was_renewed);
       source.was_renewed = true;
     }
-    count_prefills(after);
+    count_prefills();
   }
 
-  void count_sent(const std::string& name, const Observation& before, const Observation& after) {
+  void count_sent(const std::string& name) {
     const Source& source = sources_[name];
-    const bool is_over = source.expires && *source.expires <= *after.now;
-    const std::vector<NoticeState> notices = delivered_notices(before);
+    const bool is_over = source.expires && *source.expires <= *after().now;
+    const std::vector<NoticeState> notices = delivered_notices(before());
     const bool is_told = std::ranges::any_of(notices, [&](const NoticeState& notice) {
       return !notice.is_heartbeat && notice.requests.front() == name;
     });
     const bool is_others_held = std::ranges::any_of(sources_, [&](const auto& other) {
-      return other.second.is_held && !contains(*after.finished_sending, other.first);
+      return other.second.is_held && !contains(*after().finished_sending, other.first);
     });
     if (!is_over) {
       add("sent");
       add("sent_while_others_are_held", is_others_held);
       add("reader_before_producer", !source.is_known_to_workers);
-      add("second_read_failed", is_read(before, name));
+      add("second_read_failed", is_read(before(), name));
       return;
     }
     add("expired");
     add("expired_unread", source.num_readers == 0);
-    add("expired_under_read", is_read(before, name) && !is_told);
+    add("expired_under_read", is_read(before(), name) && !is_told);
     add("notice_at_deadline", is_told);
     add("lost_then_expired", source.has_lost_notice);
     add("renewed_then_expired", source.was_renewed);
     for (const auto& [other_name, other] : sources_) {
-      const bool was_over = other.is_held && other.expires && *other.expires <= *after.now;
-      add("renewed_beside_expired", was_over && !contains(*after.finished_sending, other_name));
+      const bool was_over = other.is_held && other.expires && *other.expires <= *after().now;
+      add("renewed_beside_expired", was_over && !contains(*after().finished_sending, other_name));
     }
   }
 
-  void count_notices(const Observation& before, const Observation& after) {
-    const std::vector<NoticeState> notices = delivered_notices(before);
+  void count_notices() {
+    const std::vector<NoticeState> notices = delivered_notices(before());
     std::set<std::pair<std::uint32_t, std::string>> said;
     for (const NoticeState& notice : notices) {
       if (notice.is_heartbeat) continue;
@@ -303,15 +302,15 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("late_notice", !source.is_held);
       const bool is_again =
           !said.emplace(notice.rank * config().ranks + notice.remote_rank, name).second;
-      const bool is_held = source.is_held && !contains(*after.finished_sending, name);
+      const bool is_held = source.is_held && !contains(*after().finished_sending, name);
       add(is_held ? Name("repeated_while_held") : Name("repeated_behind_end"), is_again);
     }
   }
 
-  void count_prefills(const Observation& after) {
+  void count_prefills() {
     std::set<std::string> told;
-    for (const FinishedPrefill& prefill : *after.finished_prefills) told.insert(prefill.request);
-    for (const RequestOutput& output : *after.of(EngineRole::kProducer).outputs) {
+    for (const FinishedPrefill& prefill : *after().finished_prefills) told.insert(prefill.request);
+    for (const RequestOutput& output : *after().of(EngineRole::kProducer).outputs) {
       const auto own = num_outputs_.find(output.request);
       if (own == num_outputs_.end()) continue;
       own->second += output.tokens.size();
@@ -327,39 +326,39 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   // ---- The consumer's step comes back ----
 
-  void count_consumers_update(const Observation& before, const Observation& after) {
+  void count_consumers_update() {
     for (auto& [name, reader] : readers_) {
       if (reader.is_reported) continue;
       reader.has_failed =
           reader.has_failed || std::ranges::any_of(reader.local_blocks, [&](BlockId block) {
-            return contains(*after.invalid_blocks, block);
+            return contains(*after().invalid_blocks, block);
           });
     }
-    for (const std::string& name : *after.finished_recving) {
+    for (const std::string& name : *after().finished_recving) {
       Reader& reader = readers_[name];
       reader.is_reported = true;
-      const RequestState* const state = find_state(before.of(EngineRole::kConsumer), name);
+      const RequestState* const state = find_state(before().of(EngineRole::kConsumer), name);
       const bool had_ended = state && is_finished(state->status);
       add("aborted_read_freed", had_ended);
       add("aborted_read_failed", had_ended && reader.has_failed);
       add("failed_behind_hit", reader.has_failed && reader.has_hit);
       const Source& source = sources_[reader.remote_request];
       const bool began_now =
-          before.reads.has_value() &&
-          count_reads(before, [&](const ReadState& read) { return read.request == name; }) == 0;
+          before().reads.has_value() &&
+          count_reads(before(), [&](const ReadState& read) { return read.request == name; }) == 0;
       add("read_behind_expiry", began_now && reader.has_failed && !source.is_held);
     }
-    for (const RequestOutput& output : *after.of(EngineRole::kConsumer).outputs) {
+    for (const RequestOutput& output : *after().of(EngineRole::kConsumer).outputs) {
       const bool is_failure = output.status == RequestStatus::kFinishedError;
-      add("failed_for_good", is_failure && contains(*after.finished_recving, output.request));
+      add("failed_for_good", is_failure && contains(*after().finished_recving, output.request));
     }
   }
 
   // ---- Clients and transport ----
 
-  void count_finish(const FinishRequests& command, const Observation& before) {
+  void count_finish(const FinishRequests& command) {
     for (const std::string& name : command.requests) {
-      const RequestState* const state = find_state(before.of(command.engine), name);
+      const RequestState* const state = find_state(before().of(command.engine), name);
       if (!state) continue;
       if (command.engine == EngineRole::kProducer) {
         if (num_outputs_.count(name) == 0) continue;
@@ -370,21 +369,21 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       }
       if (state->status != RequestStatus::kWaitingForRemoteKVs) continue;
       const bool is_reading =
-          count_reads(before, [&](const ReadState& read) { return read.request == name; }) > 0;
+          count_reads(before(), [&](const ReadState& read) { return read.request == name; }) > 0;
       add("abort_while_reading", is_reading);
       add("abort_behind_read", readers_[name].is_reported);
     }
   }
 
-  void count_read_end(const AdvanceRead& command, const Observation& before) {
+  void count_read_end(const AdvanceRead& command) {
     add("part_of_read", command.progress == TransferProgress::kPart);
     add("read_failed", command.progress == TransferProgress::kFailed);
-    if (!before.reads.has_value() || command.progress == TransferProgress::kPart) return;
-    const auto at = std::ranges::find(*before.reads, command.read, &ReadState::read);
-    if (at == before.reads->end()) return;
+    if (!before().reads.has_value() || command.progress == TransferProgress::kPart) return;
+    const auto at = std::ranges::find(*before().reads, command.read, &ReadState::read);
+    if (at == before().reads->end()) return;
     bool is_late = false;
     bool differs = false;
-    for (const ReadState& other : *before.reads) {
+    for (const ReadState& other : *before().reads) {
       if (other.request != at->request || other.read == at->read) continue;
       is_late = is_late || other.is_under_way();
       differs = differs || (!other.is_under_way() && other.progress != command.progress);

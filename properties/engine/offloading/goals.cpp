@@ -124,63 +124,62 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World& world) {
-    const bool rejects = drafts_.rejects(command, after);
+  void count(const Command& command) {
+    const bool rejects = drafts_.rejects(command, after());
     add("drafts_rejected",
-        rejects && std::ranges::any_of(before.transfers.or_empty(), is_under_way));
-    add("ghost_hit", before.target_t1_size.or_empty() != after.target_t1_size.or_empty() &&
+        rejects && std::ranges::any_of(before().transfers.or_empty(), is_under_way));
+    add("ghost_hit", before().target_t1_size.or_empty() != after().target_t1_size.or_empty() &&
                          std::holds_alternative<Schedule>(command));
-    if (after.tier_calls.has_value()) count_tier_calls(command, before, after);
+    if (after().tier_calls.has_value()) count_tier_calls(command);
     if (const auto* added = std::get_if<AddRequest>(&command)) {
       added_[added->id] = *added;
     } else if (std::holds_alternative<Schedule>(command)) {
-      count_step(before, after, world);
+      count_step();
     } else if (std::holds_alternative<Update>(command)) {
-      count_update(before, after);
-    } else if (const auto ended = ended_from_outside(command, before)) {
-      count_finish(*ended, before);
+      count_update();
+    } else if (const auto ended = ended_from_outside(command, before())) {
+      count_finish(*ended);
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-      count_reset(*reset, before, after);
+      count_reset(*reset);
     } else if (const auto* finish_job = std::get_if<TierFinish>(&command)) {
       tried_.emplace(finish_job->job, finish_job->success);
     } else if (std::holds_alternative<ReportTransferAgain>(command)) {
       add("reported_again");
     } else if (const auto* log = std::get_if<LogStats>(&command)) {
-      count_log(*log, after);
+      count_log(*log);
     }
   }
 
  private:
   // ---- A step is planned ----
 
-  void count_step(const Observation& before, const Observation& after, const World& world) {
+  void count_step() {
     add("two_steps_in_flight", num_in_flight_ > 0);
     ++num_in_flight_;
-    for (const Transfer& load : *after.loads) count_load(load, before, after);
-    for (const Transfer& store : *after.stores) count_store(store);
-    count_not_stored(before, after, world);
-    count_flush(after);
-    add("preempted_priority", config().policy == "priority" && !after.preempted->empty() &&
-                                  !after.never_fits.has_value());
-    for (const std::string& name : *after.preempted) {
-      add("preempted_while_storing", has_transfer(before, name, true));
+    for (const Transfer& load : *after().loads) count_load(load);
+    for (const Transfer& store : *after().stores) count_store(store);
+    count_not_stored();
+    count_flush();
+    add("preempted_priority", config().policy == "priority" && !after().preempted->empty() &&
+                                  !after().never_fits.has_value());
+    for (const std::string& name : *after().preempted) {
+      add("preempted_while_storing", has_transfer(before(), name, true));
     }
     was_reset_ = false;
-    if (!has_state(after)) return;
-    for (const std::string& name : *after.skipped_waiting) {
-      const RequestState* state = find_state(after, name);
+    if (!has_state(after())) return;
+    for (const std::string& name : *after().skipped_waiting) {
+      const RequestState* state = find_state(after(), name);
       if (state && state->status == RequestStatus::kWaitingForRemoteKVs) continue;
-      add(has_readers(after) ? Name("ask_again_loading") : Name("ask_again_writing"));
+      add(has_readers(after()) ? Name("ask_again_loading") : Name("ask_again_writing"));
     }
-    if (!has_state(before) || after.stores->empty()) return;
-    const std::vector<std::string> keys = keys_of(after);
-    for (const std::string& key : keys_of(before)) {
+    if (!has_state(before()) || after().stores->empty()) return;
+    const std::vector<std::string> keys = keys_of(after());
+    for (const std::string& key : keys_of(before())) {
       add("store_evicts", !contains(keys, key));
     }
   }
 
-  void count_load(const Transfer& load, const Observation& before, const Observation& after) {
+  void count_load(const Transfer& load) {
     add("load");
     is_store_[load.job] = false;
     add("promotion_loaded",
@@ -205,9 +204,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("windowed_group_loads_less",
           !groups[group].is_full_attention() && load.group_sizes[group] < longest);
     }
-    const RequestState* state = find_state(after, load.request);
+    const RequestState* state = find_state(after(), load.request);
     add("unrounded_load", state && state->num_computed_tokens % groups.front().block_size != 0);
-    const RequestState* state_before = find_state(before, load.request);
+    const RequestState* state_before = find_state(before(), load.request);
     add("load_of_preempted", state_before && state_before->num_preemptions > 0);
   }
 
@@ -220,27 +219,27 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
   /// Why full blocks of a prompt were not stored, where there is one group of full attention.
-  void count_not_stored(const Observation& before, const Observation& after, const World& world) {
+  void count_not_stored() {
     const KVCacheSpec& group = setup_.scheduler.kv_cache.groups.front();
-    if (!has_state(before) || !has_state(after) || setup_.scheduler.kv_cache.groups.size() > 1 ||
-        !group.is_full_attention()) {
+    if (!has_state(before()) || !has_state(after()) ||
+        setup_.scheduler.kv_cache.groups.size() > 1 || !group.is_full_attention()) {
       return;
     }
     const std::uint32_t size = group.block_size * setup_.spec.block_size_factor;
     const std::uint32_t hash_block_size = setup_.scheduler.kv_cache.pool.hash.hash_block_size;
-    const std::vector<std::string> keys = keys_of(after);
-    const std::vector<std::string> keys_before = keys_of(before);
-    for (const ScheduledRequest& each : *after.scheduled) {
+    const std::vector<std::string> keys = keys_of(after());
+    const std::vector<std::string> keys_before = keys_of(before());
+    for (const ScheduledRequest& each : *after().scheduled) {
       const auto added = added_.find(each.request);
-      const Request* request = world.requests().find(each.request);
+      const Request* request = world().requests().find(each.request);
       if (added == added_.end() || !request) continue;
       const std::uint32_t begin =
-          num_computed_before(*after.new_reqs, *after.cached_reqs, each.request).value_or(0);
+          num_computed_before(*after().new_reqs, *after().cached_reqs, each.request).value_or(0);
       const std::uint32_t end = begin + each.num_tokens;
       const auto num_prompt = static_cast<std::uint32_t>(added->second.tokens.size());
       const std::uint32_t bound = fences_ ? added->second.max_offload_tokens.value_or(end) : end;
       const bool has_store = std::ranges::any_of(
-          *after.stores, [&](const Transfer& store) { return store.request == each.request; });
+          *after().stores, [&](const Transfer& store) { return store.request == each.request; });
       add("decoded_stored", has_store && begin >= num_prompt);
       add("prompt_only_kept", fences_ && setup_.spec.offload_prompt_only && !has_store &&
                                   end / size > num_prompt / size);
@@ -258,23 +257,23 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  void count_flush(const Observation& after) {
-    add("flush_of_preempted", !after.requests_to_flush->empty());
-    if (after.jobs_to_flush->empty()) return;
-    const bool is_idle = after.scheduled->empty() && after.num_unfinished == 0;
-    add(was_reset_                  ? Name("flush_of_reset")
-        : !after.preempted->empty() ? Name("flush_of_preempted")
-        : is_idle                   ? Name("flush_of_idle")
-                                    : Name("flush_of_reused"));
+  void count_flush() {
+    add("flush_of_preempted", !after().requests_to_flush->empty());
+    if (after().jobs_to_flush->empty()) return;
+    const bool is_idle = after().scheduled->empty() && after().num_unfinished == 0;
+    add(was_reset_                    ? Name("flush_of_reset")
+        : !after().preempted->empty() ? Name("flush_of_preempted")
+        : is_idle                     ? Name("flush_of_idle")
+                                      : Name("flush_of_reused"));
   }
 
   // ---- A step comes back ----
 
-  void count_update(const Observation& before, const Observation& after) {
+  void count_update() {
     if (num_in_flight_ > 0) --num_in_flight_;
-    add("load_failed", !after.invalid_blocks->empty());
-    add("held_freed", !after.finished_sending->empty());
-    for (const CompletedJob& completed : *after.completed_jobs) {
+    add("load_failed", !after().invalid_blocks->empty());
+    add("held_freed", !after().finished_sending->empty());
+    for (const CompletedJob& completed : *after().completed_jobs) {
       if (completed.num_failed == 0) continue;
       const bool on_a_rank = completed.num_failed < completed.num_workers;
       const auto store = is_store_.find(completed.job);
@@ -283,38 +282,38 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("store_failed_of_groups", is_store && config().groups.size() > 1);
       add(is_store ? Name("store_failed_on_a_rank") : Name("load_failed_on_a_rank"), on_a_rank);
     }
-    for (const Operation& operation : *after.transfer_stats) {
+    for (const Operation& operation : *after().transfer_stats) {
       add(operation.type == "GPU_to_CPU" ? Name("measured_store") : Name("measured_load"));
       count_size(operation.bytes);
     }
-    if (!after.transfer_stats->empty()) counted_.insert(engine_idx_);
-    for (const std::string& name : *after.finished_recving) {
-      const RequestState* state = find_state(before, name);
+    if (!after().transfer_stats->empty()) counted_.insert(engine_idx_);
+    for (const std::string& name : *after().finished_recving) {
+      const RequestState* state = find_state(before(), name);
       add("aborted_load_freed", state && is_finished(state->status));
     }
-    if (!has_state(before) || !has_state(after)) return;
+    if (!has_state(before()) || !has_state(after())) return;
     // A rank still makes what another one has reported in this step.
-    for (const EngineTransfer& left : *after.transfers) {
+    for (const EngineTransfer& left : *after().transfers) {
       const auto others_have = [&](const Observation& shown) {
         return std::ranges::any_of(*shown.transfers, [&](const EngineTransfer& other) {
           return other.rank != left.rank && other.job == left.job && other.store == left.store;
         });
       };
-      add("late_rank", others_have(before) && !others_have(after));
+      add("late_rank", others_have(before()) && !others_have(after()));
     }
-    for (const RequestState& state : *after.requests) {
-      const RequestState* state_before = find_state(before, state.id);
+    for (const RequestState& state : *after().requests) {
+      const RequestState* state_before = find_state(before(), state.id);
       if (!state_before) continue;
       add("held", is_finished(state.status) && !is_finished(state_before->status) &&
                       state_before->status == RequestStatus::kRunning);
     }
-    for (const RequestOutput& output : *after.outputs) {
+    for (const RequestOutput& output : *after().outputs) {
       add("load_failed_for_good",
-          output.status == RequestStatus::kFinishedError && !after.invalid_blocks->empty());
+          output.status == RequestStatus::kFinishedError && !after().invalid_blocks->empty());
     }
-    if (after.invalid_blocks->empty()) return;
-    for (const RequestState& state : *after.requests) {
-      const RequestState* state_before = find_state(before, state.id);
+    if (after().invalid_blocks->empty()) return;
+    for (const RequestState& state : *after().requests) {
+      const RequestState* state_before = find_state(before(), state.id);
       add("load_recomputed", state_before && !is_finished(state.status) &&
                                  state.num_computed_tokens < state_before->num_computed_tokens);
     }
@@ -329,8 +328,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         std::ranges::find(kOffloadSizeBuckets, size) != std::end(kOffloadSizeBuckets));
   }
 
-  void count_log(const LogStats& log, const Observation& after) {
-    const std::vector<Operation>& operations = *after.interval_stats;
+  void count_log(const LogStats& log) {
+    const std::vector<Operation>& operations = *after().interval_stats;
     add("logged_nothing", operations.empty());
     add("logged_both", !operations.empty() && operations.front().type != operations.back().type);
     const auto& values = setup_.metrics.per_engine_labelvalues;
@@ -343,13 +342,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   // ---- Tiers ----
 
-  void count_tier_calls(const Command& command, const Observation& before,
-                        const Observation& after) {
+  void count_tier_calls(const Command& command) {
     const bool plans = std::holds_alternative<Schedule>(command);
     std::vector<std::string> promoted;
     std::vector<std::string> found;
-    for (const TierCallRecord& call : *after.tier_calls) {
-      if (call.method == "get_finished_jobs") count_tier_results(call, before);
+    for (const TierCallRecord& call : *after().tier_calls) {
+      if (call.method == "get_finished_jobs") count_tier_results(call);
       if (call.method == "submit_load") {
         promoted.insert(promoted.end(), call.keys.begin(), call.keys.end());
         for (SlotId slot : call.slots) promoted_.erase(slot);
@@ -360,24 +358,24 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("held_went_down", plans && call.method == "submit_store");
       const bool ends = call.method == "on_request_finished";
       add("ended_while_promoting",
-          ends && std::ranges::any_of(before.tier_jobs.or_empty(), [&](const TierTransfer& job) {
+          ends && std::ranges::any_of(before().tier_jobs.or_empty(), [&](const TierTransfer& job) {
             return job.promotion && job.request == call.request;
           }));
     }
     for (const std::string& key : found) add("no_room_to_promote", !contains(promoted, key));
-    if (promoted.empty() || !has_state(before) || !has_state(after)) return;
-    const std::vector<std::string> keys = keys_of(after);
-    for (const std::string& key : keys_of(before)) {
-      add("promotion_evicts", after.stores->empty() && !contains(keys, key));
+    if (promoted.empty() || !has_state(before()) || !has_state(after())) return;
+    const std::vector<std::string> keys = keys_of(after());
+    for (const std::string& key : keys_of(before())) {
+      add("promotion_evicts", after().stores->empty() && !contains(keys, key));
     }
   }
 
-  void count_tier_results(const TierCallRecord& call, const Observation& before) {
+  void count_tier_results(const TierCallRecord& call) {
     std::istringstream results(call.answer);
     std::uint32_t id = 0;
     std::string word;
     while (results >> id >> word) {
-      for (const TierTransfer& job : before.tier_jobs.or_empty()) {
+      for (const TierTransfer& job : before().tier_jobs.or_empty()) {
         if (job.job != id || job.tier != call.tier) continue;
         const bool success = word == "done";
         add(job.promotion ? success ? Name("promoted") : Name("promotion_failed")
@@ -399,28 +397,27 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   // ---- What comes from outside ----
 
-  void count_finish(const std::vector<std::string>& names, const Observation& before) {
+  void count_finish(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
-      const RequestState* state = find_state(before, name);
+      const RequestState* state = find_state(before(), name);
       if (!state || is_finished(state->status)) continue;
       const bool loads = state->status == RequestStatus::kWaitingForRemoteKVs;
-      add("aborted_while_storing", has_transfer(before, name, true));
-      add("aborted_while_loading", loads && has_transfer(before, name, false));
+      add("aborted_while_storing", has_transfer(before(), name, true));
+      add("aborted_while_loading", loads && has_transfer(before(), name, false));
     }
   }
 
-  void count_reset(const ResetPrefixCache& command, const Observation& before,
-                   const Observation& after) {
-    add("reset_refused", !*after.success);
-    if (has_state(before) && has_state(after)) {
-      add("reset_done", *after.success && *before.keys != *after.keys);
+  void count_reset(const ResetPrefixCache& command) {
+    add("reset_refused", !*after().success);
+    if (has_state(before()) && has_state(after())) {
+      add("reset_done", *after().success && *before().keys != *after().keys);
     }
     if (!command.reset_connector || !fences_) return;
     add("cpu_cache_reset");
     was_reset_ = true;
-    if (!has_state(before)) return;
-    add("reset_with_jobs", !before.transfers->empty());
-    for (const RequestState& state : *before.requests) {
+    if (!has_state(before())) return;
+    add("reset_with_jobs", !before().transfers->empty());
+    for (const RequestState& state : *before().requests) {
       add("reset_while_loading", state.status == RequestStatus::kWaitingForRemoteKVs);
     }
   }

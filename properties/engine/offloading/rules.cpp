@@ -697,7 +697,7 @@ class Invariants final : public Rules {
   }
 
   Found check_slots(const Observation& observation) const {
-    if (!observation.damaged.or_empty().empty()) {
+    if (has_elements(observation.damaged)) {
       const OffloadedBlock* block = find_block(observation, observation.damaged->front());
       return broken("a_ready_slot_holds_its_key", slot_name(block ? block->slot : 0),
                     "the bytes that were stored", "other bytes, in a block that can be found");

@@ -68,14 +68,13 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World&) {
-    const bool had_transfers = has_transfers(before);
+  void count(const Command& command) {
+    const bool had_transfers = has_transfers(before());
     if (const auto* advance = std::get_if<Advance>(&command)) {
       if (advance->stream == "compute") return;
       bool& was_idle = was_idle_[advance->stream == "load" ? 1 : 0];
-      add("transfer_blocked", *after.advanced && was_idle);
-      was_idle = !*after.advanced;
+      add("transfer_blocked", *after().advanced && was_idle);
+      was_idle = !*after().advanced;
       return;
     }
     was_idle_ = {};
@@ -83,24 +82,25 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       faults_[{failing->rank, failing->stream == "store"}] = failing->fault;
       return;
     }
-    add("drafts_rejected", drafts_.rejects(command, after) && had_transfers);
+    add("drafts_rejected", drafts_.rejects(command, after()) && had_transfers);
     const std::uint32_t num_executed_before = progress_.num_executed_by_one();
-    progress_.take_in(command, after);
+    progress_.take_in(command, after());
     if (std::holds_alternative<Schedule>(command)) {
-      count_schedule(before, after);
+      count_schedule();
     } else if (std::holds_alternative<Execute>(command)) {
       const bool is_first = progress_.num_executed_by_one() > num_executed_before;
-      count_execute(is_first, before, after);
+      count_execute(is_first);
     } else if (std::holds_alternative<Poll>(command)) {
-      count_poll(after);
+      count_poll();
     } else if (std::holds_alternative<Update>(command)) {
-      count_update(after);
+      count_update();
     } else if (std::holds_alternative<FinishRequests>(command) ||
                std::holds_alternative<FinishAllRequests>(command)) {
-      add("aborted_with_transfers", had_transfers && after.num_unfinished < before.num_unfinished);
+      add("aborted_with_transfers",
+          had_transfers && after().num_unfinished < before().num_unfinished);
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
       was_reset_ |= reset->reset_connector;
-      add("reset_with_transfers", had_transfers && *after.success);
+      add("reset_with_transfers", had_transfers && *after().success);
       add("cpu_cache_reset_with_transfers", had_transfers && reset->reset_connector);
     } else if (std::holds_alternative<Drain>(command)) {
       add("drained_with_transfers", had_transfers);
@@ -111,20 +111,20 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
  private:
-  void count_schedule(const Observation& before, const Observation& after) {
-    flushes_.push_back(!after.jobs_to_flush->empty() || !after.requests_to_flush->empty());
-    add("preempted_while_storing", has_transfers(before) && !after.preempted->empty());
+  void count_schedule() {
+    flushes_.push_back(!after().jobs_to_flush->empty() || !after().requests_to_flush->empty());
+    add("preempted_while_storing", has_transfers(before()) && !after().preempted->empty());
     add("planned_between", progress_.num_executed_by_one() > 0);
-    add("prefix_hit", std::ranges::any_of(*after.new_reqs, [](const auto& entry) {
+    add("prefix_hit", std::ranges::any_of(*after().new_reqs, [](const auto& entry) {
           return entry.num_computed_tokens > 0;
         }));
     const auto is_flushed = [&](const DeviceTransfer& transfer) {
-      const auto& jobs = *after.jobs_to_flush;
-      return transfer.store && std::ranges::find(jobs, transfer.job) != jobs.end();
+      const auto& jobs = *after().jobs_to_flush;
+      return transfer.store && contains(jobs, transfer.job);
     };
     const auto runs_on = [&](const DeviceTransfer& transfer) {
       return std::ranges::any_of(
-          *after.scheduled, [&](const auto& entry) { return entry.request == transfer.request; });
+          *after().scheduled, [&](const auto& entry) { return entry.request == transfer.request; });
     };
     add("window_flushed", !was_reset_ && std::ranges::any_of(in_flight_, [&](const auto& transfer) {
           return is_flushed(transfer) && runs_on(transfer);
@@ -133,14 +133,14 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
   /// is_first: whether the step was executed by no rank before.
-  void count_execute(bool is_first, const Observation& before, const Observation& after) {
+  void count_execute(bool is_first) {
     add("run_ahead", progress_.num_executed_by_one() > 1);
     add("rank_ahead", progress_.is_one_ahead());
     if (is_first && !flushes_.empty()) {
-      add("flushed_while_storing", flushes_.front() && has_transfers(before));
+      add("flushed_while_storing", flushes_.front() && has_transfers(before()));
       flushes_.erase(flushes_.begin());
     }
-    for (const DeviceTransfer& transfer : *after.submitted) {
+    for (const DeviceTransfer& transfer : *after().submitted) {
       in_flight_.push_back(transfer);
       if (const auto fault = faults_.extract({transfer.rank, transfer.store})) {
         add("late_end", fault.mapped() == "late");
@@ -156,11 +156,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  void count_poll(const Observation& after) {
-    const bool is_reported = after.finished_recving.has_value();
+  void count_poll() {
+    const bool is_reported = after().finished_recving.has_value();
     bool has_store = false;
     bool has_load = false;
-    for (const EndedTransfer& ended : *after.ended) {
+    for (const EndedTransfer& ended : *after().ended) {
       has_store |= ended.store;
       has_load |= !ended.store;
       add(ended.store ? Name("failed_store") : Name("failed_load"), !ended.succeeded);
@@ -169,25 +169,25 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       });
       if (transfer == in_flight_.end()) continue;
       if (!ended.store) {
-        add("late_rank", is_reported && !contains(*after.finished_recving, transfer->request));
+        add("late_rank", is_reported && !contains(*after().finished_recving, transfer->request));
         if (!ended.succeeded) failed_loads_.insert(transfer->request);
       }
       in_flight_.erase(transfer);
       add("failed_on_one_rank",
-          !ended.succeeded && std::ranges::any_of(*after.ended, [&](auto& other) {
+          !ended.succeeded && std::ranges::any_of(*after().ended, [&](auto& other) {
             return other.job == ended.job && other.store == ended.store && other.succeeded;
           }));
     }
     add("store", has_store);
     add("load", has_load);
     add("both_directions", has_store && has_load);
-    add("report_held_back", after.ended->empty() && has_transfers(after));
-    add("held_freed", is_reported && !after.finished_sending->empty());
+    add("report_held_back", after().ended->empty() && has_transfers(after()));
+    add("held_freed", is_reported && !after().finished_sending->empty());
   }
 
-  void count_update(const Observation& after) {
+  void count_update() {
     bool has_finished = false;
-    for (const RequestOutput& output : *after.outputs) {
+    for (const RequestOutput& output : *after().outputs) {
       has_finished |= is_finished(output.status);
       if (failed_loads_.erase(output.request) == 0) continue;
       add(output.tokens.empty() ? Name("failed_request") : Name("recomputed"));

@@ -12,6 +12,7 @@
 #include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/rank_progress.h"
 #include "properties/engine/rooms.h"
+#include "properties/engine/shown_requests.h"
 
 namespace kvfence::engine::on_device {
 namespace {
@@ -50,14 +51,13 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World&) {
-    const bool rejects = drafts_.rejects(command, after);
-    if (setup().is_pair()) return count_of_pair(command, before, after, rejects);
-    progress_.take_in(command, after);
+  void count(const Command& command) {
+    const bool rejects = drafts_.rejects(command, after());
+    if (setup().is_pair()) return count_of_pair(command, rejects);
+    progress_.take_in(command, after());
     add("drafts_rejected", rejects && !in_flight_.empty());
     const std::uint32_t num_executed = progress_.num_executed_by_one();
-    if (has_ended(after)) {
+    if (has_ended(after())) {
       in_flight_.clear();
       return;
     }
@@ -65,34 +65,35 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     if (const auto* advance = std::get_if<Advance>(&command)) {
       if (advance->stream == "compute") return;
       bool& was_idle = was_idle_[advance->stream == "load" ? 1 : 0];
-      add("transfer_blocked", *after.advanced && was_idle);
-      was_idle = !*after.advanced;
+      add("transfer_blocked", *after().advanced && was_idle);
+      was_idle = !*after().advanced;
       return;
     }
     was_idle_[0] = was_idle_[1] = false;
-    if (after.submitted.has_value()) {
-      in_flight_.insert(in_flight_.end(), after.submitted->begin(), after.submitted->end());
+    if (after().submitted.has_value()) {
+      in_flight_.insert(in_flight_.end(), after().submitted->begin(), after().submitted->end());
       count_under_way();
     }
     if (std::holds_alternative<Schedule>(command)) {
-      count_schedule(before, after);
+      count_schedule();
     } else if (std::holds_alternative<Execute>(command)) {
       add("run_ahead", num_executed > 1);
       add("rank_ahead", progress_.is_one_ahead());
     } else if (std::holds_alternative<Poll>(command)) {
-      count_poll(after);
+      count_poll();
     } else if (std::holds_alternative<Update>(command)) {
-      add("request_finished", std::ranges::any_of(*after.outputs, [](const RequestOutput& output) {
+      add("request_finished",
+          std::ranges::any_of(*after().outputs, [](const RequestOutput& output) {
             return is_finished(output.status);
           }));
     } else if (std::holds_alternative<FinishRequests>(command) ||
                std::holds_alternative<FinishAllRequests>(command)) {
-      add("aborted_while_loading", has_load() && after.num_unfinished < before.num_unfinished);
+      add("aborted_while_loading", has_load() && after().num_unfinished < before().num_unfinished);
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
       add("reset_while_running",
-          reset->reset_running_requests && num_executed > 0 && before.num_running > 0);
+          reset->reset_running_requests && num_executed > 0 && before().num_running > 0);
       add("running_reset",
-          reset->reset_running_requests && num_in_flight > 0 && before.num_running > 0);
+          reset->reset_running_requests && num_in_flight > 0 && before().num_running > 0);
     } else if (std::holds_alternative<Drain>(command)) {
       add("drained_with_transfers", num_in_flight > 0);
       in_flight_.clear();
@@ -117,18 +118,18 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     add("loaded_by_each", is_there[0][0] && is_there[1][0]);
   }
 
-  void count_schedule(const Observation& before, const Observation& after) {
-    add("prefix_hit", std::ranges::any_of(*after.new_reqs, [](const auto& entry) {
+  void count_schedule() {
+    add("prefix_hit", std::ranges::any_of(*after().new_reqs, [](const auto& entry) {
           return entry.num_computed_tokens > 0;
         }));
     add("preempted_alone",
-        !setup().has_workers() && *before.num_steps_in_flight > 0 && !after.preempted->empty());
+        !setup().has_workers() && *before().num_steps_in_flight > 0 && !after().preempted->empty());
     add("flushed_by_simple",
-        after.need_flush.or_empty() &&
+        after().need_flush.or_empty() &&
             std::ranges::any_of(in_flight_, [&](const DeviceTransfer& transfer) {
               return is_of_simple(transfer);
             }));
-    const std::vector<BlockId>& loaded = after.load_gpu_blocks.or_empty();
+    const std::vector<BlockId>& loaded = after().load_gpu_blocks.or_empty();
     add("store_fenced_for_the_other",
         std::ranges::any_of(in_flight_, [&](const DeviceTransfer& transfer) {
           return transfer.store && !is_of_simple(transfer) &&
@@ -138,16 +139,15 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
   }
 
   /// rejects: whether the consumer's step that comes back has a draft that was rejected.
-  void count_of_pair(const Command& command, const Observation& before, const Observation& after,
-                     bool rejects) {
-    if (has_ended(after)) {
+  void count_of_pair(const Command& command, bool rejects) {
+    if (has_ended(after())) {
       reads_.clear();
       loads_.clear();
       return;
     }
-    const EngineObservation& shown = after.consumer;
+    const EngineObservation& shown = after().consumer;
     if (const auto* advance = std::get_if<nixl::AdvanceRead>(&command)) {
-      for (const ReadState& read : before.reads.or_empty()) {
+      for (const ReadState& read : before().reads.or_empty()) {
         if (read.read != advance->read || advance->progress == TransferProgress::kPart) continue;
         bool& has_failed = reads_.try_emplace(read.request, false).first->second;
         has_failed |= advance->progress == TransferProgress::kFailed;
@@ -163,11 +163,11 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     if (const auto* drained = std::get_if<Drain>(&command)) {
       if (drained->engine == EngineRole::kConsumer) loads_.clear();
     }
-    const bool is_reading = std::ranges::any_of(after.reads.or_empty(), &ReadState::is_under_way);
+    const bool is_reading = std::ranges::any_of(after().reads.or_empty(), &ReadState::is_under_way);
     add("loaded_beside_a_read", !loads_.empty() && is_reading);
     add("drafts_rejected_beside_a_read", rejects && is_reading);
     const bool has_failed = std::ranges::any_of(kEngineRoles, [&](EngineRole role) {
-      return !std::ranges::all_of(after.of(role).ended.or_empty(), &EndedTransfer::succeeded);
+      return !std::ranges::all_of(after().of(role).ended.or_empty(), &EndedTransfer::succeeded);
     });
     add("copy_failed_beside_a_read", has_failed && is_reading);
     for (const RequestOutput& output : shown.outputs.or_empty()) {
@@ -182,9 +182,9 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     return read != reads_.end() && !read->second;
   }
 
-  void count_poll(const Observation& after) {
+  void count_poll() {
     bool has_simple_load = false;
-    for (const EndedTransfer& ended : *after.ended) {
+    for (const EndedTransfer& ended : *after().ended) {
       const auto transfer = std::ranges::find_if(in_flight_, [&](const DeviceTransfer& each) {
         return each.rank == ended.rank && each.job == ended.job;
       });
@@ -195,9 +195,9 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
       }
       in_flight_.erase(transfer);
     }
-    const bool is_received = !after.finished_recving.or_empty().empty();
+    const bool is_received = has_elements(after().finished_recving);
     add("copied_by_simple", has_simple_load && is_received);
-    add("late_rank", has_simple_load && after.finished_recving.has_value() && !is_received);
+    add("late_rank", has_simple_load && after().finished_recving.has_value() && !is_received);
   }
 
   // Of a pair.

@@ -152,12 +152,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World& world) {
-    std::visit([&](const auto& each) { count_command(each, before, after, world); }, command);
-    if (!has_state(after)) return;
+  void count(const Command& command) {
+    std::visit([&](const auto& each) { count_command(each); }, command);
+    if (!has_state(after())) return;
     for (auto name = reported_.begin(); name != reported_.end();) {
-      const RequestState* state = find_state(after, *name);
+      const RequestState* state = find_state(after(), *name);
       name = state && loads(*state) ? std::next(name) : reported_.erase(name);
     }
   }
@@ -174,56 +173,49 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     return num_tokens;
   }
 
-  void count_command(const AddRequest& command, const Observation&, const Observation&,
-                     const World&) {
-    added_[command.id] = command;
-  }
+  void count_command(const AddRequest& command) { added_[command.id] = command; }
 
-  void count_command(const SetPauseState& command, const Observation&, const Observation&,
-                     const World&) {
-    pause_state_ = command.state;
-  }
+  void count_command(const SetPauseState& command) { pause_state_ = command.state; }
 
   // ---- schedule ----
 
-  void count_command(const Schedule&, const Observation& before, const Observation& after,
-                     const World& world) {
-    const Step& scheduled = *after.scheduled;
-    const std::vector<std::string>& preempted = *after.preempted;
+  void count_command(const Schedule&) {
+    const Step& scheduled = *after().scheduled;
+    const std::vector<std::string>& preempted = *after().preempted;
     add("crowd", scheduled.size() > 32);
     for (const ScheduledRequest& each : scheduled) {
       add("chunk", !each.samples);
       add("threshold_cut",
           !each.samples && each.num_tokens == config_.long_prefill_token_threshold);
       add("drafts_sent", !each.spec_tokens.empty());
-      add("sync_load", num_external_tokens(after, each.request) > 0);
+      add("sync_load", num_external_tokens(after(), each.request) > 0);
     }
-    for (const ScheduledCached& cached : *after.cached_reqs) {
+    for (const ScheduledCached& cached : *after().cached_reqs) {
       add("resumed", cached.resumed);
       add("all_token_ids", cached.all_token_ids && !cached.resumed);
     }
-    const std::vector<std::uint32_t>& common = *after.common_prefix;
+    const std::vector<std::uint32_t>& common = *after().common_prefix;
     add("common_prefix",
-        after.num_running > 1 && std::ranges::any_of(common, [](auto n) { return n > 0; }));
-    add("paused_new", pause_state_ == PauseState::kPausedNew && after.num_waiting > 0 &&
-                          after.num_running < config_.max_num_seqs);
-    add("paused_all", pause_state_ == PauseState::kPausedAll && after.num_running > 0);
+        after().num_running > 1 && std::ranges::any_of(common, [](auto n) { return n > 0; }));
+    add("paused_new", pause_state_ == PauseState::kPausedNew && after().num_waiting > 0 &&
+                          after().num_running < config_.max_num_seqs);
+    add("paused_all", pause_state_ == PauseState::kPausedAll && after().num_running > 0);
     const bool is_fcfs = config_.policy == SchedulingPolicy::kFCFS;
     add(is_fcfs ? Name("preempted_fcfs") : Name("preempted_priority"), !preempted.empty());
-    add("self_victim", !preempted.empty() && after.num_running == 0);
+    add("self_victim", !preempted.empty() && after().num_running == 0);
     for (const std::string& name : preempted) add("preempted_in_flight", is_in_flight(name));
-    add("never_fits", after.never_fits.has_value());
-    for (const ConnectorCall& call : after.connector_calls.or_empty()) {
+    add("never_fits", after().never_fits.has_value());
+    for (const ConnectorCall& call : after().connector_calls.or_empty()) {
       add("ask_again", call.answer == "again");
     }
     add("two_steps_in_flight", !in_flight_.empty());
     const bool admits = preempted.empty() && pause_state_ == PauseState::kUnpaused;
-    if (has_state(after) && admits) count_end_of_admission(after, world);
-    if (has_state(before) && has_state(after)) {
-      if (pause_state_ != PauseState::kPausedAll) count_running(before, after);
-      count_first_victim(before, after);
-      count_admissions(before, after);
-      count_blocked(before, after);
+    if (has_state(after()) && admits) count_end_of_admission();
+    if (has_state(before()) && has_state(after())) {
+      if (pause_state_ != PauseState::kPausedAll) count_running();
+      count_first_victim();
+      count_admissions();
+      count_blocked();
     }
     in_flight_.push_back(scheduled);
   }
@@ -241,11 +233,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
            num_computed + 1 >= config_.kv_cache.max_model_len;
   }
 
-  void count_running(const Observation& before, const Observation& after) {
-    for (const std::string& name : *before.running) {
-      if (!contains(*after.running, name)) continue;
-      const RequestState& request = *find_state(before, name);
-      const auto* scheduled = find_by(*after.scheduled, &ScheduledRequest::request, name);
+  void count_running() {
+    for (const std::string& name : *before().running) {
+      if (!contains(*after().running, name)) continue;
+      const RequestState& request = *find_state(before(), name);
+      const auto* scheduled = find_by(*after().scheduled, &ScheduledRequest::request, name);
       const std::uint64_t num_wanted = std::uint64_t{request.num_tokens} +
                                        request.spec_tokens.size() + request.num_output_placeholders;
       const std::uint64_t num_reached =
@@ -264,49 +256,49 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   /// Whether the first victim had been looked at when it was preempted: nobody before it took a block
   /// or was preempted, so that nobody before it asked for a victim, and a request after it ran.
-  void count_first_victim(const Observation& before, const Observation& after) {
-    if (after.preempted->empty() || config_.mamba_split_block_size()) return;
-    const std::string& victim = after.preempted->front();
+  void count_first_victim() {
+    if (after().preempted->empty() || config_.mamba_split_block_size()) return;
+    const std::string& victim = after().preempted->front();
     bool stands_before = true;
     bool ran_behind = false;
-    for (const std::string& name : *before.running) {
+    for (const std::string& name : *before().running) {
       if (name == victim) {
         stands_before = false;
         continue;
       }
-      const auto* cached = find_by(*after.cached_reqs, &ScheduledCached::request, name);
+      const auto* cached = find_by(*after().cached_reqs, &ScheduledCached::request, name);
       if (stands_before &&
-          (contains(*after.preempted, name) || (cached && cached->blocks.has_value())))
+          (contains(*after().preempted, name) || (cached && cached->blocks.has_value())))
         return;
       ran_behind = ran_behind || (!stands_before && cached);
     }
     if (!ran_behind) return;
-    const bool got_nothing = is_passed_over(*find_state(before, victim));
+    const bool got_nothing = is_passed_over(*find_state(before(), victim));
     add(got_nothing ? Name("victim_shifts_loop") : Name("victim_scheduled"));
   }
 
-  void count_admissions(const Observation& before, const Observation& after) {
+  void count_admissions() {
     const auto found_blocks = [&](const std::string& name, std::uint32_t num_computed) {
-      const RequestState* request = find_state(before, name);
+      const RequestState* request = find_state(before(), name);
       return request && request->num_computed_tokens == 0 &&
-             num_computed > num_external_tokens(after, name);
+             num_computed > num_external_tokens(after(), name);
     };
-    for (const ScheduledNew& each : *after.new_reqs) {
+    for (const ScheduledNew& each : *after().new_reqs) {
       const bool has_hit = found_blocks(each.request, each.num_computed_tokens);
-      const bool is_loaded = num_external_tokens(after, each.request) > 0;
+      const bool is_loaded = num_external_tokens(after(), each.request) > 0;
       add("hit_at_admission", has_hit);
       add("hit_before_load_of_groups", has_hit && is_loaded && config().groups.size() > 1);
       add("load_under_eagle", is_loaded && config().use_eagle);
       if (is_loaded) loaded_.insert(each.request);
     }
-    for (const ScheduledCached& each : *after.cached_reqs) {
+    for (const ScheduledCached& each : *after().cached_reqs) {
       add("hit_at_resume", each.resumed && found_blocks(each.request, each.num_computed_tokens));
     }
     if (config_.policy != SchedulingPolicy::kPriority) return;
     bool waits = false;
-    for (const RequestState& request : *after.requests) {
-      waits = waits || contains(*after.waiting, request.id);
-      const bool is_new = find_by(*after.new_reqs, &ScheduledNew::request, request.id) != nullptr;
+    for (const RequestState& request : *after().requests) {
+      waits = waits || contains(*after().waiting, request.id);
+      const bool is_new = find_by(*after().new_reqs, &ScheduledNew::request, request.id) != nullptr;
       add("priority_overtakes", waits && is_new);
     }
   }
@@ -324,33 +316,35 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   /// Why the first of those that wait was not admitted, where that shows: a request that was looked
   /// at before it was passed over for a reason of its own.
-  void count_end_of_admission(const Observation& after, const World& world) {
+  void count_end_of_admission() {
     std::uint32_t num_left = config_.token_budget();
-    for (const ScheduledRequest& each : *after.scheduled) num_left -= each.num_tokens;
-    if (num_left == 0 || after.waiting->empty() || after.never_fits.has_value()) return;
-    if (after.num_running == config_.max_num_seqs) {
+    for (const ScheduledRequest& each : *after().scheduled) num_left -= each.num_tokens;
+    if (num_left == 0 || after().waiting->empty() || after().never_fits.has_value()) return;
+    if (after().num_running == config_.max_num_seqs) {
       add("no_room_to_run");
       return;
     }
-    for (const std::string& name : *after.skipped_waiting) {
-      const RequestStatus status = find_state(after, name)->status;
-      const auto* asked = find_call(after, "get_num_new_matched_tokens", name);
+    for (const std::string& name : *after().skipped_waiting) {
+      const RequestStatus status = find_state(after(), name)->status;
+      const auto* asked = find_call(after(), "get_num_new_matched_tokens", name);
       const bool is_blocked = status == RequestStatus::kWaitingForGrammar ||
                               status == RequestStatus::kWaitingForRemoteKVs ||
                               (asked && asked->answer == "again");
       if (!is_blocked) return;
     }
-    const RequestState& head = *find_state(after, after.waiting->front());
+    const RequestState& head = *find_state(after(), after().waiting->front());
     std::uint32_t chunk = std::min(head.num_tokens, num_left);
     if (config_.long_prefill_token_threshold > 0) {
       chunk = std::min(chunk, config_.long_prefill_token_threshold);
     }
-    const std::uint64_t num_free = std::uint64_t{after.num_empty_blocks} + after.num_cached_blocks;
+    const std::uint64_t num_free =
+        std::uint64_t{after().num_empty_blocks} + after().num_cached_blocks;
     const bool fits_whole = num_free >= blocks_needed(head.num_tokens);
-    const auto* asked = find_call(after, "get_num_new_matched_tokens", head.id);
+    const auto* asked = find_call(after(), "get_num_new_matched_tokens", head.id);
     const bool would_load = asked && asked->answer.find("async") != std::string::npos;
     if (!fits_whole) {
-      const bool fits_chunk = num_free >= blocks_needed(chunk) && !may_hit(after, world, head.id);
+      const bool fits_chunk =
+          num_free >= blocks_needed(chunk) && !may_hit(after(), world(), head.id);
       const bool is_gate = config_.scheduler_reserve_full_isl && fits_chunk && !would_load;
       add(is_gate ? Name("gate_stops_admission") : Name("blocks_stop_admission"));
     } else if (would_load) {
@@ -362,9 +356,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
   /// Those that waited for something of their own.
-  void count_blocked(const Observation& before, const Observation& after) {
-    for (const RequestState& now : *after.requests) {
-      const RequestState* was = find_state(before, now.id);
+  void count_blocked() {
+    for (const RequestState& now : *after().requests) {
+      const RequestState* was = find_state(before(), now.id);
       if (!was) continue;
       add("async_load", loads(now) && !loads(*was));
       if (loads(*was) && !loads(now)) {
@@ -375,23 +369,22 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       }
       if (was->status != RequestStatus::kWaitingForGrammar) continue;
       const bool still_waits = now.status == RequestStatus::kWaitingForGrammar;
-      add("grammar_skipped", still_waits && !after.scheduled->empty());
+      add("grammar_skipped", still_waits && !after().scheduled->empty());
       add("grammar_promoted", !still_waits);
     }
   }
 
   // ---- update ----
 
-  void count_command(const Update& command, const Observation& before, const Observation& after,
-                     const World&) {
+  void count_command(const Update& command) {
     if (in_flight_.empty()) return;
-    const bool has_states = has_state(before) && has_state(after);
+    const bool has_states = has_state(before()) && has_state(after());
     // The step counts as in flight while its output is looked at.
     for (const ScheduledRequest& scheduled : in_flight_.front()) {
       const std::size_t num_tokens = num_sampled(command, scheduled);
       if (!scheduled.spec_tokens.empty() && num_tokens > 0) count_drafts(scheduled, num_tokens);
-      const auto* output = find_by(*after.outputs, &RequestOutput::request, scheduled.request);
-      const RequestState* request = has_states ? find_state(before, scheduled.request) : nullptr;
+      const auto* output = find_by(*after().outputs, &RequestOutput::request, scheduled.request);
+      const RequestState* request = has_states ? find_state(before(), scheduled.request) : nullptr;
       if (output && !output->tokens.empty()) {
         count_stop(added_.at(scheduled.request), request, *output, num_tokens);
       }
@@ -400,9 +393,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("output_of_finished", is_gone);
       add("stale_output", !is_gone && num_tokens > 0 && !output && command.invalid_blocks.empty());
     }
-    if (has_states && !command.invalid_blocks.empty()) count_invalid_blocks(command, before, after);
+    if (has_states && !command.invalid_blocks.empty()) count_invalid_blocks(command);
     add("held_freed", !command.finished_sending.empty());
-    if (has_states) count_reports(command, before, after);
+    if (has_states) count_reports(command);
     in_flight_.pop_front();
   }
 
@@ -435,12 +428,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add(has_all ? Name("stopped_by_max_tokens") : Name("stopped_by_model_length"));
   }
 
-  void count_invalid_blocks(const Update& command, const Observation& before,
-                            const Observation& after) {
+  void count_invalid_blocks(const Update& command) {
     const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
-    for (const RequestState& was : *before.requests) {
+    for (const RequestState& was : *before().requests) {
       const bool is_running = was.status == RequestStatus::kRunning;
-      const auto* table = find_by(*before.tables, &RequestBlocks::request, was.id);
+      const auto* table = find_by(*before().tables, &RequestBlocks::request, was.id);
       if ((!is_running && !loads(was)) || !table) continue;
       const std::uint32_t num_planned = num_tokens_in_flight(was.id);
       // Steps from before a reset are not planned any more.
@@ -454,11 +446,11 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         is_affected = is_affected || contains(command.invalid_blocks, blocks[index]);
       }
       if (!is_affected) continue;
-      const auto* output = find_by(*after.outputs, &RequestOutput::request, was.id);
+      const auto* output = find_by(*after().outputs, &RequestOutput::request, was.id);
       if (output && output->status == RequestStatus::kFinishedError) {
         add(is_running ? Name("running_failed_for_good") : Name("load_failed_for_good"));
       }
-      const RequestState* now = find_state(after, was.id);
+      const RequestState* now = find_state(after(), was.id);
       if (!now || is_finished(now->status)) continue;
       const std::uint32_t num_valid = now->num_computed_tokens;
       if (is_running) {
@@ -468,31 +460,31 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       }
     }
     for (BlockId block : command.invalid_blocks) {
-      add("invalid_blocks_evicted", !(*before.keys)[block].empty() && (*after.keys)[block].empty());
+      add("invalid_blocks_evicted",
+          !(*before().keys)[block].empty() && (*after().keys)[block].empty());
     }
   }
 
-  void count_reports(const Update& command, const Observation& before, const Observation& after) {
-    for (const RequestState& was : *before.requests) {
+  void count_reports(const Update& command) {
+    for (const RequestState& was : *before().requests) {
       const bool is_reported = contains(command.finished_recving, was.id);
       if (is_reported && loads(was)) reported_.insert(was.id);
       add("aborted_load_freed", is_reported && is_finished(was.status));
-      count_finished(was, after);
+      count_finished(was);
     }
   }
 
   /// A request that ended and whose blocks stay.
-  void count_finished(const RequestState& before, const Observation& after) {
-    const RequestState* now = find_state(after, before.id);
+  void count_finished(const RequestState& before) {
+    const RequestState* now = find_state(after(), before.id);
     add("held", now && is_finished(now->status) && !is_finished(before.status) && !loads(before));
   }
 
   // ---- everything else ----
 
-  void count_command(const FinishRequests& command, const Observation& before,
-                     const Observation& after, const World&) {
-    if (!has_state(before) || !has_state(after)) return;
-    for (const RequestState& was : *before.requests) {
+  void count_command(const FinishRequests& command) {
+    if (!has_state(before()) || !has_state(after())) return;
+    for (const RequestState& was : *before().requests) {
       if (!contains(command.requests, was.id)) continue;
       const bool in_flight = is_in_flight(was.id);
       const bool is_preempted = was.status == RequestStatus::kPreempted;
@@ -503,42 +495,39 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("aborted_while_loading", loads(was) && !is_reported);
       add("aborted_after_load", loads(was) && is_reported);
       add("aborted_while_held", is_finished(was.status));
-      count_finished(was, after);
+      count_finished(was);
     }
   }
 
-  void count_command(const FinishAllRequests& command, const Observation& before,
-                     const Observation& after, const World& world) {
-    if (!has_state(before)) return;
+  void count_command(const FinishAllRequests& command) {
+    if (!has_state(before())) return;
     FinishRequests all{{}, {}, command.status};
-    for (const RequestState& request : *before.requests) all.requests.push_back(request.id);
-    count_command(all, before, after, world);
+    for (const RequestState& request : *before().requests) all.requests.push_back(request.id);
+    count_command(all);
   }
 
-  void count_command(const UpdateDraftTokenIds& command, const Observation&,
-                     const Observation& after, const World&) {
-    if (!has_state(after) || command.tokens.empty()) return;
-    const RequestState* request = find_state(after, command.request);
+  void count_command(const UpdateDraftTokenIds& command) {
+    if (!has_state(after()) || command.tokens.empty()) return;
+    const RequestState* request = find_state(after(), command.request);
     if (!request || is_finished(request->status)) return;
     add(request->spec_tokens.empty() ? Name("drafts_ignored") : Name("drafts_taken"));
     add("drafts_of_loaded", !request->spec_tokens.empty() && loaded_.contains(command.request));
   }
 
-  void count_command(const ResetPrefixCache& command, const Observation& before,
-                     const Observation& after, const World&) {
-    add("reset_refused", !*after.success);
-    const bool resets_running = command.reset_running_requests && before.num_running > 0;
+  void count_command(const ResetPrefixCache& command) {
+    add("reset_refused", !*after().success);
+    const bool resets_running = command.reset_running_requests && before().num_running > 0;
     add("running_reset", resets_running);
-    for (const ConnectorCall& call : after.connector_calls.or_empty()) {
+    for (const ConnectorCall& call : after().connector_calls.or_empty()) {
       if (call.method != "reset_cache") continue;
       add(call.answer == "done" ? Name("connector_reset") : Name("connector_reset_failed"));
     }
-    if (!has_state(before) || !has_state(after)) return;
+    if (!has_state(before()) || !has_state(after())) return;
     const auto is_cached = [](const BlockHash& key) { return !key.empty(); };
-    add("reset_done", std::ranges::any_of(*before.keys, is_cached) &&
-                          std::ranges::none_of(*after.keys, is_cached));
+    add("reset_done", std::ranges::any_of(*before().keys, is_cached) &&
+                          std::ranges::none_of(*after().keys, is_cached));
     add("reset_in_flight",
-        resets_running && std::ranges::any_of(*before.running, [&](const std::string& name) {
+        resets_running && std::ranges::any_of(*before().running, [&](const std::string& name) {
           return is_in_flight(name);
         }));
   }
@@ -547,7 +536,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   /// Commands that lead nowhere by themselves.
   template <class Other>
-  void count_command(const Other&, const Observation&, const Observation&, const World&) {}
+  void count_command(const Other&) {}
 
   const SchedulerConfig& config_ = setup().scheduler();
   PauseState pause_state_ = PauseState::kUnpaused;

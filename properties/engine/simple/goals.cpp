@@ -84,65 +84,64 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command, const Observation& before, const Observation& after,
-             const World& world) {
-    const bool rejects = drafts_.rejects(command, after);
-    add("drafts_rejected", rejects && !before.copies.or_empty().empty());
+  void count(const Command& command) {
+    const bool rejects = drafts_.rejects(command, after());
+    add("drafts_rejected", rejects && has_elements(before().copies));
     if (std::holds_alternative<Schedule>(command)) {
-      count_step(before, after, world);
+      count_step();
     } else if (std::holds_alternative<Update>(command)) {
-      count_update(before, after);
-    } else if (const auto ended = ended_from_outside(command, before)) {
-      count_finish(*ended, before);
+      count_update();
+    } else if (const auto ended = ended_from_outside(command, before())) {
+      count_finish(*ended);
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-      count_reset(*reset, before, after);
+      count_reset(*reset);
     }
   }
 
  private:
   // ---- A step is planned ----
 
-  void count_step(const Observation& before, const Observation& after, const World& world) {
+  void count_step() {
     add("two_steps_in_flight", !flushes_.empty());
-    add("flush", *after.need_flush);
-    add("preempted_priority", config().policy == "priority" && !after.preempted->empty() &&
-                                  !after.never_fits.has_value());
-    flushes_.push_back(*after.need_flush);
-    const bool loads = after.load_event.has_value();
-    const bool stores = after.store_event.has_value();
+    add("flush", *after().need_flush);
+    add("preempted_priority", config().policy == "priority" && !after().preempted->empty() &&
+                                  !after().never_fits.has_value());
+    flushes_.push_back(*after().need_flush);
+    const bool loads = after().load_event.has_value();
+    const bool stores = after().store_event.has_value();
     add("store_beside_load", loads && stores);
-    if (loads) count_load(before, after);
-    if (stores) count_store(before, after, world);
-    if (has_state(before) && has_state(after)) {
-      count_not_stored(before, after, world);
-      for (const Pin& pin : *after.pins) {
-        add("pin_stays", find_state(before, pin.request) != nullptr);
+    if (loads) count_load();
+    if (stores) count_store();
+    if (has_state(before()) && has_state(after())) {
+      count_not_stored();
+      for (const Pin& pin : *after().pins) {
+        add("pin_stays", find_state(before(), pin.request) != nullptr);
       }
       const bool was_in_use =
-          before.lazy_cursor.has_value() && (*before.ref_cnts)[*before.lazy_cursor] > 0;
-      add("cursor_forgotten", was_in_use && after.lazy_cursor.has_value());
+          before().lazy_cursor.has_value() && (*before().ref_cnts)[*before().lazy_cursor] > 0;
+      add("cursor_forgotten", was_in_use && after().lazy_cursor.has_value());
     }
-    if (stores) stores_[*after.store_event] = *after.store_gpu_blocks;
+    if (stores) stores_[*after().store_event] = *after().store_gpu_blocks;
   }
 
-  void count_load(const Observation& before, const Observation& after) {
+  void count_load() {
     add("load");
-    add("load_of_several", after.load_requests->size() > 1);
-    add("loads_share_block", has_twice(*after.load_cpu_blocks));
-    if (!has_state(after)) return;
+    add("load_of_several", after().load_requests->size() > 1);
+    add("loads_share_block", has_twice(*after().load_cpu_blocks));
+    if (!has_state(after())) return;
     const std::vector<KVCacheSpec>& groups = spec().kv_cache.groups;
-    for (const std::string& name : *after.load_requests) {
-      const RequestState* state = find_state(after, name);
-      const BlocksByGroup* table = find_table(*after.tables, name);
+    for (const std::string& name : *after().load_requests) {
+      const RequestState* state = find_state(after(), name);
+      const BlocksByGroup* table = find_table(*after().tables, name);
       if (!state || !table) continue;
-      const RequestState* state_before = find_state(before, name);
+      const RequestState* state_before = find_state(before(), name);
       add("load_of_preempted", state_before && state_before->num_preemptions > 0);
       std::size_t num_groups = 0;
       bool is_behind_hit = false;
       for (std::size_t group = 0; group < groups.size(); ++group) {
         std::uint32_t num_loaded = 0;
         for (BlockId block : (*table)[group]) {
-          num_loaded += contains(*after.load_gpu_blocks, block);
+          num_loaded += contains(*after().load_gpu_blocks, block);
         }
         num_groups += num_loaded > 0;
         const std::uint32_t num_full = state->num_computed_tokens / groups[group].block_size;
@@ -158,31 +157,31 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  void count_store(const Observation& before, const Observation& after, const World& world) {
+  void count_store() {
     const bool is_lazy = spec().lazy_offload;
     add(is_lazy ? Name("lazy_store") : Name("store"));
-    for (BlockId block : *after.store_gpu_blocks) {
+    for (BlockId block : *after().store_gpu_blocks) {
       add("stored_twice", std::ranges::any_of(stores_, [&](const auto& store) {
             return contains(store.second, block);
           }));
     }
-    if (!has_state(after)) return;
+    if (!has_state(after())) return;
     std::set<std::string> keys;
-    for (BlockId block : *after.store_gpu_blocks) {
-      add("key_stored_twice", !keys.insert((*after.keys)[block]).second);
+    for (BlockId block : *after().store_gpu_blocks) {
+      add("key_stored_twice", !keys.insert((*after().keys)[block]).second);
     }
-    if (has_state(before)) {
-      for (BlockId block : *after.store_cpu_blocks) {
-        add("store_evicts", !(*before.cpu.keys)[block].empty());
+    if (has_state(before())) {
+      for (BlockId block : *after().store_cpu_blocks) {
+        add("store_evicts", !(*before().cpu.keys)[block].empty());
       }
     }
     if (is_lazy) return;
     std::size_t num_requests = 0;
-    for (const kv_cache::RequestBlocks& table : *after.tables) {
+    for (const kv_cache::RequestBlocks& table : *after().tables) {
       bool stores = false;
-      const Request* request = world.requests().find(table.request);
+      const Request* request = world().requests().find(table.request);
       for (std::size_t group = 0; group < table.blocks.size(); ++group) {
-        for (BlockId block : *after.store_gpu_blocks) {
+        for (BlockId block : *after().store_gpu_blocks) {
           const auto place = place_of(table.blocks[group], block);
           if (!place) continue;
           stores = true;
@@ -196,36 +195,36 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
   /// One group: what a step could store, and found no room for.
-  void count_not_stored(const Observation& before, const Observation& after, const World& world) {
-    const bool has_room = *after.num_empty_cpu_blocks + *after.num_cached_cpu_blocks > 0;
+  void count_not_stored() {
+    const bool has_room = *after().num_empty_cpu_blocks + *after().num_cached_cpu_blocks > 0;
     if (spec().lazy_offload || spec().kv_cache.groups.size() > 1 || has_room) return;
     const std::uint32_t size = spec().kv_cache.groups.front().block_size;
-    for (const ScheduledRequest& each : *after.scheduled) {
-      const RequestState* state = find_state(before, each.request);
-      const BlocksByGroup* table = find_table(*after.tables, each.request);
-      if (!state || !table || !world.find(each.request)) continue;
+    for (const ScheduledRequest& each : *after().scheduled) {
+      const RequestState* state = find_state(before(), each.request);
+      const BlocksByGroup* table = find_table(*after().tables, each.request);
+      if (!state || !table || !world().find(each.request)) continue;
       // The block that the step before this one filled.
       const std::uint32_t num_full = state->num_computed_tokens / size;
       if (num_full == 0 || num_full > table->front().size()) continue;
       const BlockId block = table->front()[num_full - 1];
-      const std::string& key = (*after.keys)[block];
+      const std::string& key = (*after().keys)[block];
       const bool is_held = std::ranges::any_of(
           stores_, [&](const auto& store) { return contains(store.second, block); });
-      add("store_cut_short", !key.empty() && !is_held && !has_cpu_key(before, key) &&
-                                 !contains(*after.store_gpu_blocks, block));
+      add("store_cut_short", !key.empty() && !is_held && !has_cpu_key(before(), key) &&
+                                 !contains(*after().store_gpu_blocks, block));
     }
   }
 
   // ---- A step comes back ----
 
-  void count_update(const Observation& before, const Observation& after) {
+  void count_update() {
     const bool flushes = !flushes_.empty() && flushes_.front();
     if (!flushes_.empty()) flushes_.pop_front();
-    const bool is_under_way = std::ranges::any_of(before.copies.or_empty(), [](const Copy& copy) {
+    const bool is_under_way = std::ranges::any_of(before().copies.or_empty(), [](const Copy& copy) {
       return copy.progress != TransferProgress::kFinished;
     });
     add("flush_ends_copies", flushes && is_under_way);
-    for (const CompletedJob& completed : *after.completed_jobs) {
+    for (const CompletedJob& completed : *after().completed_jobs) {
       std::uint32_t& num_reports = num_reports_[completed.job];
       num_reports += completed.num_workers;
       if (num_reports < spec().num_workers) {
@@ -235,16 +234,16 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       num_reports_.erase(completed.job);
       stores_.erase(completed.job);
     }
-    for (const std::string& name : *after.finished_recving) {
-      const RequestState* state = find_state(before, name);
+    for (const std::string& name : *after().finished_recving) {
+      const RequestState* state = find_state(before(), name);
       add("aborted_load_freed", state && is_finished(state->status));
     }
-    if (!has_state(after)) return;
+    if (!has_state(after())) return;
     for (const auto& store : stores_) {
       const BlockId first = store.second.front();
       const auto has_it = [&](const std::vector<BlockId>& group) { return contains(group, first); };
       const bool is_in_a_table =
-          std::ranges::any_of(*after.tables, [&](const kv_cache::RequestBlocks& table) {
+          std::ranges::any_of(*after().tables, [&](const kv_cache::RequestBlocks& table) {
             return std::ranges::any_of(table.blocks, has_it);
           });
       add("store_outlives_request", !spec().lazy_offload && !is_in_a_table);
@@ -253,25 +252,24 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   // ---- What comes from outside ----
 
-  void count_finish(const std::vector<std::string>& names, const Observation& before) {
-    if (!has_state(before)) return;
+  void count_finish(const std::vector<std::string>& names) {
+    if (!has_state(before())) return;
     for (const std::string& name : names) {
-      const RequestState* state = find_state(before, name);
+      const RequestState* state = find_state(before(), name);
       if (!state || is_finished(state->status)) continue;
       add("aborted_while_loading", state->status == RequestStatus::kWaitingForRemoteKVs);
       add("pin_freed_by_abort",
-          std::ranges::any_of(*before.pins, [&](const Pin& pin) { return pin.request == name; }));
+          std::ranges::any_of(*before().pins, [&](const Pin& pin) { return pin.request == name; }));
     }
   }
 
-  void count_reset(const ResetPrefixCache& command, const Observation& before,
-                   const Observation& after) {
-    add("reset_refused", !*after.success);
+  void count_reset(const ResetPrefixCache& command) {
+    add("reset_refused", !*after().success);
     add("reset_of_connector", command.reset_connector);
-    add("running_reset", command.reset_running_requests && before.num_running > 0 &&
-                             !before.copies.or_empty().empty());
-    if (!has_state(before) || !has_state(after)) return;
-    add("reset_done", *after.success && *before.keys != *after.keys);
+    add("running_reset", command.reset_running_requests && before().num_running > 0 &&
+                             has_elements(before().copies));
+    if (!has_state(before()) || !has_state(after())) return;
+    add("reset_done", *after().success && *before().keys != *after().keys);
   }
 
   const SimpleCPUOffloadSpec& spec() const { return *setup().simple; }
