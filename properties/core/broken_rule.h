@@ -33,9 +33,9 @@ inline std::optional<Mismatch> changed_state(const Invariant& rule, const Declar
   for (std::size_t at = 0; at < before.size(); ++at) {
     const MemberRef was = before[at];
     const MemberRef is = shown[at];
+    if (was.domain() != Domain::kState || !was.is_present() || !is.is_present()) continue;
     const std::string_view name = was.declaration().name;
-    if (was.domain() != Domain::kState || !is_needed(rule.needs, name)) continue;
-    if (!was.is_present() || !is.is_present() || was.equals(is)) continue;
+    if (was.equals(is) || !is_needed(rule.needs, name)) continue;
     return Mismatch{std::string(name), was.value(), is.value()};
   }
   return std::nullopt;

@@ -144,21 +144,6 @@ constexpr Rule kBlockRules[] = {"computed_tokens_have_blocks", "null_and_sinks_s
 
 std::uint32_t size_of(const auto& list) { return static_cast<std::uint32_t>(list.size()); }
 
-std::optional<Divergence> check_unchanged(const Observation& before, const Observation& observation,
-                                          const World& world) {
-  const DeclaredObject was = declared_of(before);
-  const DeclaredObject is = declared_of(observation);
-  for (std::size_t at = 0; at < was.size(); ++at) {
-    const MemberRef then = was[at];
-    const MemberRef now = is[at];
-    const bool was_observed = then.is_present() && now.is_present();
-    if (then.domain() != Domain::kState || !was_observed || then.equals(now)) continue;
-    return broken("a_refused_command_changes_nothing", then.declaration().name, then.value(),
-                  now.value(), world);
-  }
-  return std::nullopt;
-}
-
 /// Watches one scheduler.
 class SchedulerRules {
  public:
@@ -1100,7 +1085,7 @@ class CoreRules final : public Rules {
     const auto role = static_cast<std::size_t>(role_of(command));
     std::optional<Divergence> found;
     if (observation.error != ErrorCode::kNone) {
-      if (before) found = check_unchanged(*before, observation, world);
+      found = broken.if_changed("a_refused_command_changes_nothing", before, observation, world);
     } else if (has_ended(observation)) {
       for (SchedulerRules& scheduler : schedulers_) scheduler.restart();
     } else if (role < schedulers_.size()) {
