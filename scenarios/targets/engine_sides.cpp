@@ -256,6 +256,11 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   for (const auto& [assembly, name, doc] : engine::kAssemblies) {
     for (std::string_view room : planted_rooms_of(assembly)) {
       for (const planted::Bug& bug : planted::bugs_of(room)) {
+        for (const std::string_view also : bug.also_of) {
+          const auto other = from_text<engine::Assembly>(also);
+          KVFENCE_CHECK(also.empty() || (other && contains(planted_rooms_of(*other), room)),
+                        "a planted bug is also of an assembly without its room");
+        }
         if (assembly_of_room(room) == assembly || contains(bug.also_of, name)) {
           infos.push_back({bug.name, bug.doc, bug.thread, name});
         }
