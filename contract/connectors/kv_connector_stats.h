@@ -75,7 +75,7 @@ struct TransferTotals {
 ///     Requires: time is finite and not negative (a counter of time would refuse it).
 ///
 /// aggregate(data)
-///     The operations of each type of another one's data() come behind those that are here; types
+///     The operations of each type of another one's data() come after those that are here; types
 ///     that are new come last, in the order of data. (Upstream shares the lists of new types
 ///     between the two, so that recording goes on in both.)
 ///

@@ -32,7 +32,7 @@ struct ConnectorCall {
       0;                 ///< get_num_new_matched_tokens: local hit; update_state_after_alloc:
                          ///< external tokens; build_connector_meta: scheduled tokens
   std::string answer;    ///< "8 async", "8", "again"; request_finished: "hold", "free", either
-                         ///< with its params behind it
+                         ///< with its params after it
   BlocksByGroup blocks;  ///< of update_state_after_alloc and request_finished
 
   // Of a child.

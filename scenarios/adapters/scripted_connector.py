@@ -29,7 +29,7 @@ def answer_lookup(script: Script, request: Any,
 
 
 def end_text(script: Script) -> str:
-    """What request_finished answers, with the parameters for the client behind it."""
+    """What request_finished answers, with the parameters for the client after it."""
     text = "hold" if script.hold_blocks else "free"
     return text if script.params is None else f"{text} {script.params}"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the halves of a synchronous connector tell each other of a step, and what its workers did
+/// What the scheduler's half of a synchronous connector plans for a step, and what its workers did
 /// in it. The declarations are those of observations.
 
 #include <cstdint>

@@ -78,7 +78,7 @@ class DecodeBenchConnectorScheduler final
  private:
   std::uint32_t block_size_;
   RequestList filled_;
-  std::vector<BlockFill> fills_;  ///< that no metadata told of
+  std::vector<BlockFill> fills_;  ///< in no metadata yet
   std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_tell_;
 };
 
