@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "contract/core/declare.h"
+#include "contract/core/lists.h"
 
 namespace kvfence {
 
@@ -56,7 +57,7 @@ std::optional<InputError> assign_fields_of(const DeclaredObject& object,
   if (num_known == fields.size()) return std::nullopt;
   const std::vector<std::string_view> names = names_of(object.type());
   for (const Field& field : fields) {
-    if (std::find(names.begin(), names.end(), field.key) == names.end()) {
+    if (!contains(names, field.key)) {
       return detail::unknown_key(file, field, detail::one_of(names));
     }
   }

@@ -4,16 +4,14 @@
 #include <iterator>
 #include <utility>
 
+#include "contract/core/lists.h"
+
 namespace kvfence {
 namespace {
 
 InputError error_at(std::string_view file, const Line& line, std::string found,
                     std::string expected) {
   return {std::string(file), line.position, std::move(found), std::move(expected)};
-}
-
-bool has(const std::vector<std::string_view>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 bool is_blank(const Line& line) { return line.verb.empty() && !line.expectation; }
@@ -40,7 +38,7 @@ std::optional<InputError> check_expectation(const std::vector<Field>& expectatio
                                             const std::vector<std::string_view>& names,
                                             std::string_view file) {
   for (const Field& field : expectation) {
-    if (!has(names, field.key)) return detail::unknown_key(file, field, detail::one_of(names));
+    if (!contains(names, field.key)) return detail::unknown_key(file, field, detail::one_of(names));
   }
   return std::nullopt;
 }
@@ -67,7 +65,7 @@ Parsed<Digests> digests_of(const Line& line, const std::vector<std::string_view>
     return *error;
   }
   for (const std::string& member : digests.members) {
-    if (has(names, member)) continue;
+    if (contains(names, member)) continue;
     return error_at(file, line, "member '" + member + "'", detail::one_of(names));
   }
   return digests;

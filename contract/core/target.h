@@ -15,6 +15,7 @@
 
 #include "contract/core/erased.h"
 #include "contract/core/line.h"
+#include "contract/core/lists.h"
 #include "contract/core/observation.h"
 #include "contract/core/status.h"
 
@@ -118,9 +119,7 @@ struct CommandType {
   DeclaredObject (*emplace)(Command&);  ///< makes it that command, its members at their defaults
   std::span<const ErrorCode> refusals;  ///< all codes with which it can be refused
 
-  bool declares(ErrorCode code) const {
-    return std::find(refusals.begin(), refusals.end(), code) != refusals.end();
-  }
+  bool declares(ErrorCode code) const { return contains(refusals, code); }
 };
 
 struct Target {

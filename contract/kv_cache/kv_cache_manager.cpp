@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "contract/core/lists.h"
+
 namespace kvfence {
 namespace {
 
@@ -56,9 +58,8 @@ std::optional<std::string> check_group(const KVCacheManagerConfig& config, const
 
 bool all_of_kinds(std::span<const KVCacheSpec> groups,
                   std::initializer_list<KVCacheSpecKind> kinds) {
-  return std::ranges::all_of(groups, [&](const KVCacheSpec& group) {
-    return std::ranges::find(kinds, group.kind) != kinds.end();
-  });
+  return std::ranges::all_of(groups,
+                             [&](const KVCacheSpec& group) { return contains(kinds, group.kind); });
 }
 
 std::string_view event_name(KVCacheSpecKind kind) {
@@ -88,7 +89,7 @@ std::uint32_t KVCacheManagerConfig::num_usable_blocks() const {
 bool KVCacheManagerConfig::is_eagle_group(GroupId group) const {
   if (!use_eagle) return false;
   if (!pool.rules.eagle_by_group || eagle_groups.empty()) return true;
-  return std::find(eagle_groups.begin(), eagle_groups.end(), group) != eagle_groups.end();
+  return contains(eagle_groups, group);
 }
 
 bool hit_may_overshoot(const KVCacheManagerConfig& config) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "contract/core/lists.h"
+
 namespace kvfence {
 namespace {
 
@@ -34,7 +36,7 @@ void ScriptedTransferEngine::get_finished(std::vector<TransferResult>& out) {
 
 void ScriptedTransferEngine::wait(std::span<const JobId> jobs) {
   for (Transfer& transfer : transfers_) {
-    const bool is_awaited = std::find(jobs.begin(), jobs.end(), transfer.job.job) != jobs.end();
+    const bool is_awaited = contains(jobs, transfer.job.job);
     if (is_awaited && is_under_way(transfer)) {
       advance(transfer.job.job, TransferProgress::kFinished);
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "contract/core/lists.h"
+
 namespace kvfence::cuda {
 namespace {
 
@@ -246,7 +248,7 @@ void Worker::poll(std::vector<TransferResult>& results) {
 
 cudaError_t Worker::wait(std::span<const JobId> job_ids) {
   const auto is_meant = [job_ids](const Transfer& transfer) {
-    return std::find(job_ids.begin(), job_ids.end(), transfer.job_id) != job_ids.end();
+    return contains(job_ids, transfer.job_id);
   };
   if (std::any_of(deferred_.begin(), deferred_.end(), is_meant)) begin_step();
   cudaError_t first_error = cudaSuccess;

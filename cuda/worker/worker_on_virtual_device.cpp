@@ -215,8 +215,7 @@ worker::Content WorkerOnVirtualDevice::content_of(PageName page) const {
 
 bool WorkerOnVirtualDevice::is_begun(PageName page) const {
   return std::any_of(begun_.begin(), begun_.end(), [&](const Begun& begun) {
-    return device_.queue().completed(begun.stream) < begun.last &&
-           std::find(begun.pages.begin(), begun.pages.end(), page) != begun.pages.end();
+    return device_.queue().completed(begun.stream) < begun.last && contains(begun.pages, page);
   });
 }
 
@@ -274,8 +273,7 @@ void WorkerOnVirtualDevice::transfer_async(const worker::Transfer& transfer) {
                    .gpu_blocks = transfer.gpu_blocks,
                    .is_deferred = is_store};
   if (is_store) {
-    KVFENCE_CHECK(worker_->store(transfer.job_id, spec_of(transfer)) == ErrorCode::kNone,
-                  "a store is not refused");
+    must(worker_->store(transfer.job_id, spec_of(transfer)), "a store is not refused");
   } else {
     load(transfer, taken);
   }
@@ -294,8 +292,7 @@ void WorkerOnVirtualDevice::load(const worker::Transfer& transfer, const Unrepor
   }
   {
     const Armed armed(*this, 0, &taken);
-    KVFENCE_CHECK(worker_->load(transfer.job_id, spec_of(transfer), events) == ErrorCode::kNone,
-                  "a load is not refused");
+    must(worker_->load(transfer.job_id, spec_of(transfer), events), "a load is not refused");
   }
   if (device_.is_lost()) return;  // by now, perhaps
   for (const cudaEvent_t event : events) ok(cudaEventDestroy(event));

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "contract/core/lists.h"
+
 namespace kvfence {
 
 std::optional<Divergence> RuleChecker::judged(std::optional<Divergence> found) const {
-  if (found && std::ranges::find(left_out_, found->oracle) != left_out_.end()) found.reset();
+  if (found && contains(left_out_, found->oracle)) found.reset();
   return found;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/core/declare.h"
+#include "contract/core/lists.h"
 #include "properties/core/simplify.h"
 
 namespace kvfence {
@@ -375,7 +376,7 @@ class Shrinker {
   void merge_requests() {
     std::vector<std::string> names;
     for_each_request(best_, [&](const std::string& name, std::size_t) {
-      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+      if (!contains(names, name)) names.push_back(name);
     });
     for (std::size_t rank = 0; rank < names.size(); ++rank) {
       const std::string& from = names[rank];
@@ -391,7 +392,7 @@ class Shrinker {
       if (merged || rank >= kNumLetters) continue;
       const std::string letter(1, static_cast<char>('A' + static_cast<int>(rank)));
       // A letter that is taken would merge instead.
-      if (std::ranges::find(names, letter) != names.end()) continue;
+      if (contains(names, letter)) continue;
       attempt([&](Edited& scenario) { rename(scenario, from, letter, false); });
     }
   }
@@ -542,7 +543,7 @@ class Shrinker {
   }
 
   static bool is_in(const std::vector<Domain>& domains, Domain domain) {
-    return std::ranges::find(domains, domain) != domains.end();
+    return contains(domains, domain);
   }
 
   std::vector<std::uint32_t> distinct_values(const std::vector<Domain>& domains) const {
@@ -639,7 +640,7 @@ class Shrinker {
                     std::optional<std::uint32_t> first_block) {
     std::size_t ordinal = 0;
     for_each_number(scenario, [&](std::uint32_t& number, Domain domain, std::size_t) {
-      const bool is_listed = std::ranges::find(ordinals, ordinal) != ordinals.end();
+      const bool is_listed = contains(ordinals, ordinal);
       const bool is_shifted = first_block && domain == Domain::kBlocks && number >= *first_block;
       if ((is_listed || is_shifted) && number >= by) number -= by;
       ++ordinal;

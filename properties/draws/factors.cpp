@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "contract/core/lists.h"
+
 namespace kvfence {
 namespace {
 
@@ -66,7 +68,7 @@ void learn_members(const std::string& path, const Value& value, MembersOfRecords
     const std::string kind = path + "." + record->verb;
     for (const Field& field : record->fields) {
       std::vector<std::string>& known = members[kind];
-      if (std::ranges::find(known, field.key) == known.end()) known.push_back(field.key);
+      if (!contains(known, field.key)) known.push_back(field.key);
       learn_members(kind + "." + field.key, field.value, members);
     }
   }

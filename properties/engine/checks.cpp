@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/typed_checks.h"
 #include "properties/draws/mixed_draws.h"
@@ -59,7 +60,7 @@ bool is_met(Assembly assembly, ErrorCode code) {
   if (assembly == Assembly::kMulti || assembly == Assembly::kOnDevice) return false;
   for (const OnlyIn& only : kOnlyIn) {
     if (only.code != code) continue;
-    return std::ranges::find(only.assemblies, assembly) != only.assemblies.end();
+    return contains(only.assemblies, assembly);
   }
   return true;
 }

@@ -19,6 +19,7 @@
 #include "contract/connectors/multi/multi_connector.h"
 #include "contract/core/check.h"
 #include "contract/core/joined.h"
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
@@ -249,7 +250,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const std::vector<std::string>& judged = parts_.judged_kinds;
     if (judged.empty() || is_multi()) return std::nullopt;
     const std::string own = setup_.has_workers() ? name_of(kind()) : "";
-    if (std::ranges::find(judged, own) != judged.end()) return std::nullopt;
+    if (contains(judged, own)) return std::nullopt;
     return unsupported("a connector of kind " + joined(judged),
                        (own.empty() ? "none" : "one of kind " + own) + " for assembly " +
                            std::string(to_text(setup_.assembly)));
@@ -703,7 +704,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   static void check_sent(Engine& engine, const AggregatedOutput& report) {
     const std::vector<std::string>& received = report.finished_recving;
     for (const std::string& name : report.finished_sending) {
-      const bool ends_now = std::ranges::find(received, name) != received.end();
+      const bool ends_now = contains(received, name);
       if (!ends_now && multi_of(engine).loading_child(name))
         throw EngineEnded{ErrorCode::kNotFinished};
     }
@@ -902,7 +903,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     for (std::uint32_t child = 0; child < setup_.children.size(); ++child) {
       if (!is_scripted(child)) continue;
       const auto is_in = [child](const std::vector<std::uint32_t>& places) {
-        return std::ranges::find(places, child) != places.end();
+        return contains(places, child);
       };
       scripted(engine, child)
           ->set_reset(is_in(failing)  ? Reset::kFails

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/left_out.h"
@@ -231,7 +232,7 @@ std::vector<MemberRef> bent_members(Command& command,
   std::vector<MemberRef> members;
   for (std::size_t index = 0; index < object.size(); ++index) {
     const std::string& name = object[index].declaration().name;
-    const bool is_seldom = std::ranges::find(kSeldomBent, name) != kSeldomBent.end();
+    const bool is_seldom = contains(kSeldomBent, name);
     if (!is_seldom || bends(name)) members.push_back(object[index]);
   }
   return members;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "contract/core/lists.h"
+
 namespace kvfence {
 namespace {
 
@@ -62,7 +64,7 @@ const Row kRows[] = {
 std::vector<NeverTogether> never_together(std::string_view part) {
   std::vector<NeverTogether> rows;
   for (const Row& each : kRows) {
-    if (std::ranges::find(each.parts, part) != each.parts.end()) rows.push_back(each.row);
+    if (contains(each.parts, part)) rows.push_back(each.row);
   }
   return rows;
 }

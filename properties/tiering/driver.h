@@ -22,6 +22,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 #include "contract/scripted/scripted_tier.h"
 #include "contract/tiering/tier_files.h"
@@ -151,7 +152,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
       if (!has_tier(place)) return ErrorCode::kNotInConfig;
     }
     for (std::uint32_t place = 0; has_tier(place); ++place) {
-      const bool wants = std::ranges::find(wanting, place) != wanting.end();
+      const bool wants = contains(wanting, place);
       tier(place).want(wants ? OffloadPolicy::kRequestLevel : OffloadPolicy::kBlockLevel);
     }
     observed().request_level.emplace() =

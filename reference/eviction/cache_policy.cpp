@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "contract/core/lists.h"
+
 namespace kvfence::reference {
 namespace {
 
@@ -44,8 +46,7 @@ auto* find_block(Lists& lists, OffloadKeyView key) {
 auto find_victim(const std::vector<PolicyEntry>& blocks,
                  std::span<const OffloadKeyView> protected_keys) {
   return std::find_if(blocks.begin(), blocks.end(), [&](const PolicyEntry& block) {
-    return block.status.ref_cnt == 0 && std::find(protected_keys.begin(), protected_keys.end(),
-                                                  block.key) == protected_keys.end();
+    return block.status.ref_cnt == 0 && !contains(protected_keys, block.key);
   });
 }
 

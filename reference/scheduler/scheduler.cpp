@@ -249,7 +249,7 @@ void Scheduler::free_blocks(std::span<const BlockId> blocks) {
 bool Scheduler::is_free(BlockId block) const {
   std::vector<BlockId> queue;
   kv_cache_manager_.block_pool().get_all_free_blocks(queue);
-  return std::find(queue.begin(), queue.end(), block) != queue.end();
+  return contains(queue, block);
 }
 
 std::optional<BlockId> Scheduler::next_free_block(std::optional<BlockId> block) const {

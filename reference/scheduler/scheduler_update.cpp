@@ -27,8 +27,7 @@ std::optional<Stop> check_stop(const SchedulerRequest& request, std::uint32_t ma
   if (request.num_output_tokens() < added.min_tokens) return std::nullopt;
   const TokenId last = request.request.all_token_ids().back();
   if (last == added.eos_token_id) return Stop{RequestStatus::kFinishedStopped, std::nullopt};
-  if (std::find(added.stop_token_ids.begin(), added.stop_token_ids.end(), last) !=
-      added.stop_token_ids.end()) {
+  if (contains(added.stop_token_ids, last)) {
     return Stop{RequestStatus::kFinishedStopped, last};
   }
   if (request.num_tokens() >= max_model_len || request.num_output_tokens() >= added.max_tokens) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 
 namespace kvfence::reference {
 namespace {
@@ -150,7 +151,7 @@ void TieringOffloadingManager::pending(std::vector<TierTransferState>& out) cons
   out.clear();
   std::vector<std::uint32_t> tiers;
   for (const Promotion& promotion : promotions_) {
-    if (std::find(tiers.begin(), tiers.end(), promotion.tier) == tiers.end()) {
+    if (!contains(tiers, promotion.tier)) {
       tiers.push_back(promotion.tier);
     }
   }
@@ -246,8 +247,7 @@ bool TieringOffloadingManager::is_promoted(OffloadKeyView key) const {
   return std::any_of(promotions_.begin(), promotions_.end(),
                      [&](const Promotion& promotion) { return promotion.key == key; }) ||
          std::any_of(jobs_.begin(), jobs_.end(), [&](const TierTransferState& job) {
-           return job.is_promotion &&
-                  std::find(job.keys.begin(), job.keys.end(), key) != job.keys.end();
+           return job.is_promotion && contains(job.keys, key);
          });
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The three streams of a device: forwards, stores and loads, each a list of work in the order of
-/// submission. What a forward and a copy do is told by the class derived.
+/// submission. What a forward and a copy do, the class derived says.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 #include "contract/worker/worker.h"
 
@@ -99,7 +100,7 @@ class StreamJobs {
     for (Jobs& jobs : in_flight_) {
       for (Job& job : jobs) {
         if (job.was_waited) continue;
-        if (std::find(job_ids.begin(), job_ids.end(), job.transfer.job_id) == job_ids.end()) {
+        if (!contains(job_ids, job.transfer.job_id)) {
           continue;
         }
         job.was_waited = true;

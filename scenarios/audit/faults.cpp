@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "contract/core/joined.h"
+#include "contract/core/lists.h"
 #include "contract/pool/request.h"
 
 namespace kvfence::audit {
@@ -174,8 +175,7 @@ bool FaultInjector::inject_stored(FaultKind kind, StoredEvent& event, std::vecto
         const EventHash other{hash, false};
         const auto& own = event.block_hashes;
         return medium == *event.medium && group == event.group_idx.value_or(0) &&
-               other != *event.parent_block_hash &&
-               std::find(own.begin(), own.end(), other) == own.end();
+               other != *event.parent_block_hash && !contains(own, other);
       };
       const auto found = std::find_if(held_.begin(), held_.end(), is_other);
       if (found == held_.end()) return false;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "contract/core/line.h"
+#include "contract/core/lists.h"
 #include "properties/core/run_check.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/contained_run.h"
@@ -203,7 +204,7 @@ class ReplayCommandLine {
   /// To be called when the line was read. False (said on stderr): an option of another target.
   bool finish() {
     for (const auto& [option, targets] : of_some_targets_) {
-      const bool fits = std::find(targets.begin(), targets.end(), options_.target) != targets.end();
+      const bool fits = contains(targets, options_.target);
       if (fits || option->count() == 0) continue;
       bad_input(option->get_name() + ": not with --target " + options_.target);
       return false;

@@ -6,6 +6,7 @@
 #include "contract/core/check.h"
 #include "contract/core/declare.h"
 #include "contract/core/hex.h"
+#include "contract/core/lists.h"
 #include "contract/core/scenario.h"
 
 namespace kvfence {
@@ -33,10 +34,6 @@ std::string in_quotes(std::string_view text) {
 
 constexpr std::string_view kReplyExpected = "an answer, '-> key=value ...'";
 
-bool has(const std::vector<std::string_view>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 }  // namespace
 
 OutsideImplementation::OutsideImplementation(const Target& target, std::string command,
@@ -51,7 +48,7 @@ std::optional<SelfDescription> OutsideImplementation::described() const {
   if (!child_) return std::nullopt;
   SelfDescription described;
   for (const std::string_view member : members_) {
-    auto& names = has(reported_, member) ? described.reported : described.unreported;
+    auto& names = contains(reported_, member) ? described.reported : described.unreported;
     names.emplace_back(member);
   }
   described.corrections = corrections_;
@@ -96,12 +93,12 @@ std::optional<ImplementationFailure> OutsideImplementation::read_handshake() {
       std::vector<std::string_view> names;
       for (const Value& value : *values) {
         const auto* name = value.get_if<std::string>();
-        if (!name || !has(members_, *name)) {
+        if (!name || !contains(members_, *name)) {
           return babbled("observes with " + print(value), detail::one_of(members_));
         }
         names.push_back(*name);
       }
-      std::erase_if(reported_, [&](std::string_view member) { return !has(names, member); });
+      std::erase_if(reported_, [&](std::string_view member) { return !contains(names, member); });
       if (values->empty()) expected = "a list with " + detail::one_of(members_);
     } else {
       expected = "a list such as [error blocks]";
@@ -120,11 +117,11 @@ std::optional<ImplementationFailure> OutsideImplementation::check_reported() {
   bool has_state = false;
   const Observation observation = default_observation(target_);
   for (const DeclaredMember& member : observation.declared().type().members) {
-    if (!has(reported_, member.name)) continue;
+    if (!contains(reported_, member.name)) continue;
     has_answer |= member.name != "error" && member.domain == Domain::kResult;
     has_state |= member.domain == Domain::kState;
   }
-  const bool has_error = has(reported_, "error");
+  const bool has_error = contains(reported_, "error");
   if (has_error && has_answer && has_state) return std::nullopt;
   return babbled(std::string("observes without ") + (!has_error    ? "error"
                                                      : !has_answer ? "any answer"
@@ -272,7 +269,7 @@ std::optional<ImplementationFailure> OutsideImplementation::read_observation(
   if (!observation.has_value()) observation.emplace(*target_.observation);
   if (auto failure = read_members(observation.declared())) return failure;
   for (const Field& field : *reply_.expectation) {
-    if (has(reported_, field.key)) continue;
+    if (contains(reported_, field.key)) continue;
     return babbled("key '" + field.key + "' in " + in_quotes(print(reply_)),
                    detail::one_of(reported_));
   }
@@ -284,7 +281,7 @@ std::optional<ImplementationFailure> OutsideImplementation::read_members(
   for (std::size_t index = 0; index < observed.size(); ++index) {
     const MemberRef member = observed[index];
     const std::string& name = member.declaration().name;
-    if (!has(reported_, name)) continue;
+    if (!contains(reported_, name)) continue;
     std::string expected;
     if (const Field* field = find_field(*reply_.expectation, name)) {
       if (!member.assign(field->value, expected)) {

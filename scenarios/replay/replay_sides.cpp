@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "contract/core/lists.h"
+
 namespace kvfence {
 
 ReplaySides::ReplaySides(const Checks& checks, Implementation& expected, Implementation* actual,
@@ -38,8 +40,7 @@ bool ReplaySides::send(const Command& command, bool want_state,
   }
   if (is_over()) return false;
   const ErrorCode error = shown_error(seen());
-  const bool is_answer = error == ErrorCode::kNone ||
-                         std::find(may_refuse.begin(), may_refuse.end(), error) != may_refuse.end();
+  const bool is_answer = error == ErrorCode::kNone || contains(may_refuse, error);
   return is_answer || refuse("error", "none", std::string(to_text(error)));
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/core/joined.h"
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
@@ -32,7 +33,7 @@ bool engine_reports(std::string_view name, std::string_view text) {
   constexpr std::array<std::string_view, 11> kTold = {
       "error",   "preempted", "requests_to_flush", "jobs_to_flush",    "advanced",      "ended",
       "success", "outputs",   "invalid_blocks",    "finished_recving", "completed_jobs"};
-  return text != "[]" && std::find(kTold.begin(), kTold.end(), name) != kTold.end();
+  return text != "[]" && contains(kTold, name);
 }
 
 /// What requests say and should say, and whose KV a symbol is.

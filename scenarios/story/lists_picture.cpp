@@ -10,6 +10,7 @@
 
 #include "contract/core/joined.h"
 #include "contract/core/line.h"
+#include "contract/core/lists.h"
 #include "contract/eviction/eviction_target.h"
 #include "scenarios/story/explain_picture.h"
 #include "scenarios/story/observed_member.h"
@@ -73,7 +74,7 @@ std::string place_of(const Lists& lists, std::uint32_t key) {
     if (block != blocks->end()) return name + status_text(*block);
   }
   for (const auto& [name, ghosts] : {std::pair{"B1", lists.b1}, std::pair{"B2", lists.b2}}) {
-    if (std::ranges::find(*ghosts, key) != ghosts->end()) return name;
+    if (contains(*ghosts, key)) return name;
   }
   return ".";
 }

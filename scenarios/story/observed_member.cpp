@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "contract/core/lists.h"
+
 namespace kvfence {
 
 Value::List observed_values(const Observation& observation, std::string_view name) {
@@ -15,7 +17,7 @@ Value::List observed_values(const Observation& observation, std::string_view nam
 
 bool shows(const Target& target, std::string_view name) {
   const std::vector<std::string_view> names = observation_names(target);
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return contains(names, name);
 }
 
 std::vector<Field> answers_of(const Observation& observation) {

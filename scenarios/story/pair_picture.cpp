@@ -9,6 +9,7 @@
 
 #include "contract/core/declare.h"
 #include "contract/core/line.h"
+#include "contract/core/lists.h"
 #include "contract/engine/engine_words.h"
 #include "scenarios/story/explain_picture.h"
 #include "scenarios/story/observed_member.h"
@@ -28,7 +29,7 @@ std::vector<Field> fields_of_engine(std::string_view prefix, const Observation& 
   for (Field& field : fields_of(observation.declared())) {
     if (!field.key.starts_with(prefix)) continue;
     const std::string_view name = std::string_view(field.key).substr(prefix.size());
-    if (std::find(names.begin(), names.end(), name) != names.end()) {
+    if (contains(names, name)) {
       fields.push_back(std::move(field));
     }
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "contract/core/line.h"
+#include "contract/core/lists.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_pool_target.h"
 #include "scenarios/story/explain_picture.h"
@@ -103,7 +104,7 @@ class PoolPicture final : public ScenePicture {
     std::vector<std::string> lines;
     const Value::List old = before ? tables_of(before->expected) : Value::List();
     for (const Value& table : tables_of(scene.expected)) {
-      const bool is_old = std::find(old.begin(), old.end(), table) != old.end();
+      const bool is_old = contains(old, table);
       if (!is_old) lines.push_back(print(table));
     }
     return lines;

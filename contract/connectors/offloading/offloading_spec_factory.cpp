@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "contract/core/joined.h"
+#include "contract/core/lists.h"
 
 namespace kvfence {
 namespace {
@@ -169,7 +170,7 @@ EvictionPolicy read_eviction_policy(Settings& settings) {
 
 std::optional<InputError> find_unknown(const std::vector<Field>& fields, const std::string& file) {
   for (const Field& field : fields) {
-    if (std::find(kSettings.begin(), kSettings.end(), field.key) != kSettings.end()) continue;
+    if (contains(kSettings, field.key)) continue;
     return error_at(file, field, "one of " + joined(kSettings));
   }
   return std::nullopt;

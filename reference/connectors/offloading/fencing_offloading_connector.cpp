@@ -509,7 +509,7 @@ class FencingOffloadingConnector final
       const std::size_t num_states = group_spec.block_size == 1 ? 2 : 1;
       if (gpu_blocks.size() > num_states) gpu_blocks = gpu_blocks.last(num_states);
     }
-    return std::find(gpu_blocks.begin(), gpu_blocks.end(), kNullBlockId) == gpu_blocks.end();
+    return !contains(gpu_blocks, kNullBlockId);
   }
 
   // Not offered: blocks that left the window, and those that no hit can need because hits end where

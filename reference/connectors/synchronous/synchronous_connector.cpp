@@ -9,6 +9,7 @@
 
 #include "contract/connectors/synchronous/synchronous_connector.h"
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 
@@ -193,8 +194,7 @@ class DecodeBenchConnector final
   // DecodeBenchConnectorScheduler.get_num_new_matched_tokens
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
-    const bool is_filled = std::find(filled_requests_.begin(), filled_requests_.end(),
-                                     request.index) != filled_requests_.end();
+    const bool is_filled = contains(filled_requests_, request.index);
     const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
     if (is_filled || num_tokens <= num_local_tokens + 1) return {0, /*load_async=*/false};
     return {num_tokens - num_local_tokens - 1, /*load_async=*/false};
