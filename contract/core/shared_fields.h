@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "contract/core/declare.h"
+#include "contract/core/rules.h"
 #include "contract/pool/request.h"
 
 namespace kvfence {
@@ -18,9 +19,9 @@ struct PoolSettings {
   bool enable_caching = true;
   bool enable_kv_cache_events = true;
   std::uint32_t hash_block_size = 4;
-  std::string hash_algorithm = "sha256_cbor";
+  HashAlgorithm hash_algorithm = HashAlgorithm::kSha256Cbor;
   std::string hash_seed = "0";
-  std::string profile = "v0.19";
+  Profile profile = Profile::kV019;
   static void declare_blocks(auto& fields) {
     using S = PoolSettings;
     fields.add("num_gpu_blocks", &S::num_gpu_blocks, "blocks of the pool, with the null block");

@@ -77,7 +77,7 @@ Assembly assembly_of(const Config& config) {
 void make_assembly(Assembly assembly, Config& config) {
   const bool is_on_device =
       assembly == Assembly::kOffloadingOnDevice || assembly == Assembly::kOnDevice;
-  config.device = is_on_device ? kVirtualDevice : kScriptedDevice;
+  config.device = is_on_device ? DeviceKind::kVirtual : DeviceKind::kScripted;
   config.engines = assembly == Assembly::kPrefillDecode ? 2 : 1;
   ConnectorList& connectors = config.connectors.emplace();
   switch (assembly) {

@@ -19,6 +19,7 @@
 #include "contract/connectors/synchronous/files_facet.h"
 #include "contract/core/declare.h"
 #include "contract/kv_cache/kv_cache_config.h"
+#include "contract/scheduler/scheduler.h"
 
 namespace kvfence::engine {
 
@@ -88,20 +89,65 @@ Value to_value(const ConnectorRecord& member);
 ///   symbols   a KV cache of symbols and streams of copies, over which a toy model computes: a step
 ///             is executed, polled and taken in, and a token comes of what the KV cache holds
 ///   virtual   the same, where the optimized side runs the copy worker on the virtual device
-inline constexpr std::string_view kScriptedDevice = "scripted";
-inline constexpr std::string_view kSymbolsDevice = "symbols";
-inline constexpr std::string_view kVirtualDevice = "virtual";
+enum class DeviceKind : std::uint8_t { kScripted, kSymbols, kVirtual };
+
+constexpr auto words_of(DeviceKind) {
+  return std::to_array<std::string_view>({"scripted", "symbols", "virtual"});
+}
+
+/// Each assembly: what it is called, and what it stands for.
+enum class Assembly : std::uint8_t {
+  kScheduler,           ///< no connector, or the scripted one
+  kOffloading,          ///< the OffloadingConnector over scripted copies
+  kOffloadingOnDevice,  ///< the same over a device, with a toy model
+  kOnDevice,            ///< any other that can be over a device: none, simple, NIXL, several
+  kSimple,
+  kSynchronous,  ///< the ExampleConnector or the DecodeBenchConnector
+  kPrefillDecode,
+  kMulti,  ///< the MultiConnector over real and scripted ones
+};
+struct AssemblyInfo {
+  Assembly assembly;
+  std::string_view name;
+  std::string_view doc;
+};
+inline constexpr AssemblyInfo kAssemblies[] = {
+    // in their order
+    {Assembly::kScheduler, "scheduler",
+     "scheduler alone, or under a scripted connector: steps, preemption, run-ahead, loads, aborts"},
+    {Assembly::kOffloading, "offloading",
+     "OffloadingConnector over scripted copies: loads, stores, flushes, failures, tiers"},
+    {Assembly::kOffloadingOnDevice, "offloading_on_device",
+     "OffloadingConnector, copy workers and devices with a toy model: tokens as without a cache"},
+    {Assembly::kOnDevice, "on_device",
+     "the same with no connector, SimpleCPUOffloadConnector, both under MultiConnector, or NIXL"},
+    {Assembly::kSimple, "simple",
+     "SimpleCPUOffloadConnector over scripted copies: a second block pool"},
+    {Assembly::kSynchronous, "synchronous",
+     "ExampleConnector or DecodeBenchConnector: prompts in files, blocks filled with dummies"},
+    {Assembly::kPrefillDecode, "prefill_decode",
+     "two engines over NIXL: remote reads, notices, deadlines and leases, failures"},
+    {Assembly::kMulti, "multi",
+     "MultiConnector over real and scripted connectors: who loads, who saves, who is notified"},
+};
+
+constexpr auto words_of(Assembly) {
+  std::array<std::string_view, std::size(kAssemblies)> words;
+  std::transform(std::begin(kAssemblies), std::end(kAssemblies), words.begin(),
+                 [](const AssemblyInfo& info) { return info.name; });
+  return words;
+}
 
 struct Config : kv_cache::Config {
-  std::string assembly;
+  std::optional<Assembly> assembly;
   std::optional<ConnectorList> connectors;  ///< nothing: what the assembly says
-  std::string device = std::string(kScriptedDevice);
+  DeviceKind device = DeviceKind::kScripted;
   std::uint32_t engines = 1;
   std::uint32_t ranks = 1;
   std::uint32_t consumer_ranks = 1;
   std::uint32_t consumer_num_gpu_blocks = 0;
   bool tokens_only = false;
-  std::string policy = "fcfs";
+  SchedulingPolicy policy = SchedulingPolicy::kFCFS;
   std::uint32_t max_num_seqs = 4;
   std::uint32_t max_num_scheduled_tokens = 0;
   std::uint32_t long_prefill_token_threshold = 0;
@@ -111,7 +157,7 @@ struct Config : kv_cache::Config {
   bool draft_model = false;
   bool async_scheduling = false;
   std::uint32_t max_concurrent_batches = 1;
-  std::string kv_load_failure_policy = "fail";
+  KVLoadFailurePolicy kv_load_failure_policy = KVLoadFailurePolicy::kFail;
   std::optional<bool> priority_victim_shifts_loop;
   std::optional<bool> external_blocks_after_hits;
   static void declare(auto& fields) {
@@ -176,51 +222,8 @@ struct Config : kv_cache::Config {
     return has_connector() &&
            std::holds_alternative<ScriptedRecord>(connectors->front().as_variant());
   }
-  bool has_device() const { return device != kScriptedDevice; }
+  bool has_device() const { return device != DeviceKind::kScripted; }
 };
-
-/// Each assembly: what it is called, and what it stands for.
-enum class Assembly : std::uint8_t {
-  kScheduler,           ///< no connector, or the scripted one
-  kOffloading,          ///< the OffloadingConnector over scripted copies
-  kOffloadingOnDevice,  ///< the same over a device, with a toy model
-  kOnDevice,            ///< any other that can be over a device: none, simple, NIXL, several
-  kSimple,
-  kSynchronous,  ///< the ExampleConnector or the DecodeBenchConnector
-  kPrefillDecode,
-  kMulti,  ///< the MultiConnector over real and scripted ones
-};
-struct AssemblyInfo {
-  Assembly assembly;
-  std::string_view name;
-  std::string_view doc;
-};
-inline constexpr AssemblyInfo kAssemblies[] = {
-    // in their order
-    {Assembly::kScheduler, "scheduler",
-     "scheduler alone, or under a scripted connector: steps, preemption, run-ahead, loads, aborts"},
-    {Assembly::kOffloading, "offloading",
-     "OffloadingConnector over scripted copies: loads, stores, flushes, failures, tiers"},
-    {Assembly::kOffloadingOnDevice, "offloading_on_device",
-     "OffloadingConnector, copy workers and devices with a toy model: tokens as without a cache"},
-    {Assembly::kOnDevice, "on_device",
-     "the same with no connector, SimpleCPUOffloadConnector, both under MultiConnector, or NIXL"},
-    {Assembly::kSimple, "simple",
-     "SimpleCPUOffloadConnector over scripted copies: a second block pool"},
-    {Assembly::kSynchronous, "synchronous",
-     "ExampleConnector or DecodeBenchConnector: prompts in files, blocks filled with dummies"},
-    {Assembly::kPrefillDecode, "prefill_decode",
-     "two engines over NIXL: remote reads, notices, deadlines and leases, failures"},
-    {Assembly::kMulti, "multi",
-     "MultiConnector over real and scripted connectors: who loads, who saves, who is notified"},
-};
-
-constexpr auto words_of(Assembly) {
-  std::array<std::string_view, std::size(kAssemblies)> words;
-  std::transform(std::begin(kAssemblies), std::end(kAssemblies), words.begin(),
-                 [](const AssemblyInfo& info) { return info.name; });
-  return words;
-}
 
 /// What a configuration puts together. Requires: prepare took it.
 Assembly assembly_of(const Config& config);

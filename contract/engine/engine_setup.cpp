@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "contract/connectors/multi/multi_connector.h"
-#include "contract/core/joined.h"
 
 namespace kvfence {
 namespace engine {
@@ -47,16 +46,10 @@ class Preparation {
   }
 
   Wrong name_assembly() {
-    if (config_.assembly.empty()) return std::nullopt;
-    const auto assembly = from_text<engine::Assembly>(config_.assembly);
-    if (!assembly) {
-      return error("assembly=" + config_.assembly,
-                   "one of " + joined(kAssemblies, ", ", &AssemblyInfo::name));
-    }
-    if (assembly_of(config_) == *assembly) return std::nullopt;
-    return error("assembly=" + config_.assembly,
-                 "assembly=" + std::string(to_text(assembly_of(config_))) +
-                     ", as connectors and device say");
+    const Assembly assembly = assembly_of(config_);
+    if (config_.assembly.value_or(assembly) == assembly) return std::nullopt;
+    return error("assembly=" + std::string(to_text(*config_.assembly)),
+                 "assembly=" + std::string(to_text(assembly)) + ", as connectors and device say");
   }
 
   /// Whether engines, ranks and device go with the connector.
@@ -72,11 +65,8 @@ class Preparation {
     }
     if (config_.ranks == 0) return error("ranks=0", "at least one rank");
     if (config_.consumer_ranks == 0) return error("consumer_ranks=0", "at least one rank");
-    const bool is_known = config_.device == kScriptedDevice || config_.device == kSymbolsDevice ||
-                          config_.device == kVirtualDevice;
-    if (!is_known) return error("device=" + config_.device, "scripted, symbols or virtual");
     if (config_.has_device() && !can_be_on_device()) {
-      return error("device=" + config_.device,
+      return error("device=" + std::string(to_text(config_.device)),
                    "scripted, unless under (offloading ...), (simple ...), (nixl ...) or none");
     }
     if (config_.has_device() && is_pair && config_.consumer_ranks != config_.ranks) {
@@ -105,7 +95,7 @@ class Preparation {
     const std::string under =
         std::visit([](const auto& record) { return "(" + std::string(record.kWord) + " ...)"; },
                    config_.connectors->front().as_variant());
-    if (config_.policy == "priority") {
+    if (config_.policy == SchedulingPolicy::kPriority) {
       return error("policy=priority", "fcfs, under " + under);
     }
     // What is computed and written to files in a step has to be known when it is planned.
@@ -196,18 +186,12 @@ class Preparation {
     }
     Parsed<KVCacheManagerConfig> kv_cache = make_kv_cache_manager_config(own, file_, position_);
     if (!kv_cache) return kv_cache.error();
-    const auto policy = from_text<SchedulingPolicy>(config_.policy);
-    if (!policy) return error("policy=" + config_.policy, "fcfs or priority");
-    const auto failure = from_text<KVLoadFailurePolicy>(config_.kv_load_failure_policy);
-    if (!failure) {
-      return error("kv_load_failure_policy=" + config_.kv_load_failure_policy, "fail or recompute");
-    }
     SchedulerConfig result;
     result.kv_cache = std::move(*kv_cache);
     Rules& rules = result.kv_cache.pool.rules;
     override_rules(object_of(config_), rules);
     if (config_.has_connector()) take_overrides(config_.connectors->front(), rules);
-    result.policy = *policy;
+    result.policy = config_.policy;
     result.max_num_seqs = config_.max_num_seqs;
     result.max_num_scheduled_tokens = config_.max_num_scheduled_tokens;
     result.long_prefill_token_threshold = config_.long_prefill_token_threshold;
@@ -217,7 +201,7 @@ class Preparation {
     result.draft_model = config_.draft_model;
     result.async_scheduling = config_.async_scheduling;
     result.max_concurrent_batches = config_.max_concurrent_batches;
-    result.kv_load_failure_policy = *failure;
+    result.kv_load_failure_policy = config_.kv_load_failure_policy;
     if (auto expected = check_config(result, config_.has_connector())) {
       return error("this configuration", std::move(*expected));
     }
@@ -317,7 +301,7 @@ class Preparation {
     if (record.block_bytes != usual.block_bytes || record.engine_labels != usual.engine_labels) {
       return error("block_bytes or engine_labels", "neither on a device");
     }
-    setup_.is_virtual = config_.device == kVirtualDevice;
+    setup_.is_virtual = config_.device == DeviceKind::kVirtual;
     setup_.device = {.num_gpu_blocks = config_.num_gpu_blocks,
                      .num_cpu_blocks = 1,
                      .block_size = block_size,

@@ -37,12 +37,11 @@ std::optional<World::Entry> World::find(const std::string& name) const {
 }  // namespace engine
 
 void EngineTarget::complete(Config& config) {
-  const auto assembly = from_text<engine::Assembly>(config.assembly);
-  if (!assembly || config.connectors) return;
+  if (!config.assembly || config.connectors) return;
   const Config defaults;
-  const std::string device = config.device;
+  const engine::DeviceKind device = config.device;
   const std::uint32_t engines = config.engines;
-  engine::make_assembly(*assembly, config);
+  engine::make_assembly(*config.assembly, config);
   if (device != defaults.device) config.device = device;
   if (engines != defaults.engines) config.engines = engines;
 }

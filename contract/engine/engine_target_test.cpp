@@ -70,11 +70,11 @@ std::string printed(const Config& config) { return print(config_line(kvfence::Co
 
 TEST(EngineSetup, IsThatOfTheConfiguration) {
   Config config = on_device(8);
-  config.profile = "v0.23";
+  config.profile = Profile::kV023;
   config.num_gpu_blocks = 20;
   offloading_of(config).num_cpu_blocks = 6;
   offloading_of(config).block_size_factor = 2;
-  offloading_of(config).eviction_policy = "arc";
+  offloading_of(config).eviction_policy = EvictionPolicy::kARC;
 
   const auto setup = EngineTarget::prepare(config, {}, {});
 
@@ -118,7 +118,7 @@ TEST(EngineSetup, HasThePartsOfItsAssemblyAndNoOthers) {
 TEST(EngineSetup, TellsDevicesApart) {
   Config config = on_device();
   EXPECT_TRUE(EngineTarget::prepare(config, {}, {})->is_virtual);
-  config.device = "symbols";
+  config.device = engine::DeviceKind::kSymbols;
   const auto on_symbols = EngineTarget::prepare(config, {}, {});
   ASSERT_TRUE(on_symbols);
   EXPECT_TRUE(on_symbols->device);
@@ -167,17 +167,12 @@ TEST(EngineSetup, IsAsLargeAsOneLikesWithoutADevice) {
 TEST(EngineSetup, RefusesWhatItsPartsRefuse) {
   // Of the pool, the KV cache, the scheduler and the connector.
   EXPECT_NE(error_of([](Config& c) { c.num_gpu_blocks = 0; }), "");
-  EXPECT_NE(error_of([](Config& c) { c.hash_algorithm = "md5"; }), "");
-  EXPECT_NE(error_of([](Config& c) { c.profile = "v9"; }), "");
   EXPECT_NE(error_of([](Config& c) { c.groups.clear(); }), "");
   EXPECT_NE(error_of([](Config& c) { c.max_model_len = 1; }), "");
-  EXPECT_NE(error_of([](Config& c) { c.policy = "lifo"; }), "");
   EXPECT_NE(error_of([](Config& c) { c.max_num_seqs = 0; }), "");
   EXPECT_NE(error_of([](Config& c) { c.max_concurrent_batches = 3; }), "");
-  EXPECT_NE(error_of([](Config& c) { c.kv_load_failure_policy = "hope"; }), "");
   EXPECT_NE(error_of([](Config& c) { offloading_of(c).num_cpu_blocks = 0; }), "");
   EXPECT_NE(error_of([](Config& c) { offloading_of(c).block_size_factor = 0; }), "");
-  EXPECT_NE(error_of([](Config& c) { offloading_of(c).eviction_policy = "fifo"; }), "");
 }
 
 TEST(EngineSetup, RefusesRanksAndEnginesThatAreNotThere) {
@@ -192,19 +187,17 @@ TEST(EngineSetup, RefusesRanksAndEnginesThatAreNotThere) {
 }
 
 TEST(EngineSetup, RefusesDevicesThatNobodyRuns) {
-  EXPECT_EQ(error_of([](Config& c) { c.device = "abacus"; }),
-            "found device=abacus, expected scripted, symbols or virtual");
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     const bool is_taken = info.assembly != Assembly::kSynchronous;
     Config config = config_of(info.assembly);
-    config.device = "symbols";
+    config.device = engine::DeviceKind::kSymbols;
     EXPECT_EQ(error_of(config), is_taken ? ""
                                          : "found device=symbols, expected scripted, unless under "
                                            "(offloading ...), (simple ...), (nixl ...) or none")
         << info.name;
   }
   Config pair = config_of(Assembly::kPrefillDecode);
-  pair.device = "symbols";
+  pair.device = engine::DeviceKind::kSymbols;
   pair.consumer_ranks = 2;
   EXPECT_EQ(error_of(pair), "found consumer_ranks=2, expected 1, as ranks, on a device");
   Config config = config_of(Assembly::kOnDevice);
@@ -262,7 +255,7 @@ TEST(EngineSetup, RefusesConnectorsThatADeviceCannotTake) {
   const std::string refusal = "found tiers or transfers_may_fail, expected neither on a device";
   EXPECT_EQ(error_of([](Config& c) { offloading_of(c).transfers_may_fail = true; }), refusal);
   EXPECT_EQ(error_of([](Config& c) {
-              c.profile = "v0.23";
+              c.profile = Profile::kV023;
               offloading_of(c).spec_name = "TieringOffloadingSpec";
               offloading_of(c).num_tiers = 1;
             }),
@@ -284,7 +277,7 @@ TEST(EngineSetup, RefusesSeveralConnectors) {
 TEST(EngineSetup, RefusesPrioritiesUnderConnectorsOfFiles) {
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     Config config = config_of(info.assembly);
-    config.policy = "priority";
+    config.policy = SchedulingPolicy::kPriority;
     EXPECT_EQ(error_of(config), info.assembly == Assembly::kSynchronous
                                     ? "found policy=priority, expected fcfs, under (example ...)"
                                     : "")
@@ -292,13 +285,13 @@ TEST(EngineSetup, RefusesPrioritiesUnderConnectorsOfFiles) {
   }
   Config config = config_of(Assembly::kSynchronous);
   config.connectors = ConnectorList{engine::files::DecodeBenchRecord()};
-  config.policy = "priority";
+  config.policy = SchedulingPolicy::kPriority;
   EXPECT_EQ(error_of(config), "found policy=priority, expected fcfs, under (decode_bench ...)");
 }
 
 TEST(EngineSetup, TellsGroupsByTheirWindows) {
   Config config = on_device(2);
-  config.profile = "v0.23";
+  config.profile = Profile::kV023;
   config.ranks = 2;
   config.tokens_only = true;
   config.groups = {full_attention(4),
@@ -318,7 +311,7 @@ TEST(EngineSetup, TellsGroupsByTheirWindows) {
 
 TEST(EngineSetup, TakesGroupsOverNixlWhoseReadsDoNotFail) {
   Config config = config_of(Assembly::kPrefillDecode);
-  config.profile = "v0.23";
+  config.profile = Profile::kV023;
   config.edit_connector<engine::nixl::Record>().deadline = 0;
   KVCacheSpec window = {
       .kind = KVCacheSpecKind::kSlidingWindow, .block_size = 4, .sliding_window = 2};
@@ -331,13 +324,13 @@ TEST(EngineSetup, TakesGroupsOverNixlWhoseReadsDoNotFail) {
             "found deadline=5 transport_may_fail=true, expected deadline=0 alone with a window or "
             "several groups: nobody reports a read that fails");
   other = config;
-  other.profile = "v0.19";
+  other.profile = Profile::kV019;
   other.groups = {window};
   EXPECT_EQ(error_of(other),
             "found a window, expected rule finish_drops_by_computed_tokens: before, the producer "
             "gives back what is to be read");
   other = config;
-  other.device = "symbols";
+  other.device = engine::DeviceKind::kSymbols;
   EXPECT_EQ(error_of(other), "found a window, expected none over NIXL, on a device");
   const std::string refusal =
       "found these groups, expected groups of one block size, of full attention or with a sliding "
@@ -353,7 +346,7 @@ TEST(EngineSetup, TakesGroupsOverNixlWhoseReadsDoNotFail) {
 
 TEST(EngineSetup, RefusesGroupsOfAnotherKind) {
   const auto with_mamba = [](Config& c) {
-    c.profile = "v0.23";
+    c.profile = Profile::kV023;
     c.groups = {full_attention(c.hash_block_size),
                 {.kind = KVCacheSpecKind::kMamba, .block_size = c.hash_block_size}};
   };
@@ -363,7 +356,7 @@ TEST(EngineSetup, RefusesGroupsOfAnotherKind) {
 
 TEST(EngineSetup, RefusesMambaInAlignModeUnderAConnectorWhereverItStands) {
   Config config = config_of(Assembly::kScheduler);
-  config.profile = "v0.23";
+  config.profile = Profile::kV023;
   const KVCacheSpec aligned = {
       .kind = KVCacheSpecKind::kMamba, .block_size = 4, .mamba_align = true};
   for (const std::size_t place : {0U, 1U}) {
@@ -392,7 +385,7 @@ TEST(EngineAssembly, AloneCompletesTheConfiguration) {
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     Config named = config_of(info.assembly);
     Config bare = named;
-    bare.assembly = named.assembly = info.name;
+    bare.assembly = named.assembly = info.assembly;
     bare.connectors.reset();
     bare.device = Config().device;
     bare.engines = Config().engines;
@@ -405,27 +398,27 @@ TEST(EngineAssembly, AloneCompletesTheConfiguration) {
 }
 
 TEST(EngineAssembly, LeavesADeviceAndEnginesThatAreNamed) {
-  const auto named = [](std::string assembly) {
+  const auto named = [](Assembly assembly) {
     Config config = config_of(Assembly::kScheduler);
     config.connectors.reset();
-    config.assembly = std::move(assembly);
+    config.assembly = assembly;
     return config;
   };
-  Config on_symbols = named("offloading_on_device");
-  on_symbols.device = "symbols";
+  Config on_symbols = named(Assembly::kOffloadingOnDevice);
+  on_symbols.device = engine::DeviceKind::kSymbols;
   EngineTarget::complete(on_symbols);
   const auto setup = EngineTarget::prepare(on_symbols, {}, {});
   ASSERT_TRUE(setup) << setup.error().to_text();
   EXPECT_EQ(setup->assembly, Assembly::kOffloadingOnDevice);
   EXPECT_FALSE(setup->is_virtual);
-  EXPECT_EQ(on_symbols.device, "symbols");
+  EXPECT_EQ(on_symbols.device, engine::DeviceKind::kSymbols);
 
-  Config contradiction = named("offloading");
-  contradiction.device = "virtual";
+  Config contradiction = named(Assembly::kOffloading);
+  contradiction.device = engine::DeviceKind::kVirtual;
   EXPECT_EQ(error_of(contradiction),
             "found assembly=offloading, expected assembly=offloading_on_device, as connectors and "
             "device say");
-  Config too_many = named("offloading");
+  Config too_many = named(Assembly::kOffloading);
   too_many.engines = 2;
   EXPECT_EQ(error_of(too_many), "found engines=2, expected 1, unless under (nixl ...)");
 }
@@ -451,7 +444,7 @@ TEST(EngineAssembly, OfAnotherNameThanTheConnectorsIsAnError) {
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     for (const engine::AssemblyInfo& other : engine::kAssemblies) {
       Config config = config_of(info.assembly);
-      config.assembly = other.name;
+      config.assembly = other.assembly;
       EXPECT_EQ(error_of(config), info.assembly == other.assembly
                                       ? ""
                                       : "found assembly=" + std::string(other.name) +
@@ -461,10 +454,23 @@ TEST(EngineAssembly, OfAnotherNameThanTheConnectorsIsAnError) {
   }
 }
 
-TEST(EngineAssembly, ThatNobodyKnowsIsAnErrorWithAllNames) {
-  EXPECT_EQ(error_of([](Config& c) { c.assembly = "submarine"; }),
-            "found assembly=submarine, expected one of scheduler, offloading, "
-            "offloading_on_device, on_device, simple, synchronous, prefill_decode, multi");
+TEST(EngineConfig, NamesTheWordsThatThereAre) {
+  EXPECT_EQ(error_of_line("config assembly=submarine"),
+            "1:8: found assembly=submarine, expected one of scheduler, offloading, "
+            "offloading_on_device, on_device, simple, synchronous, prefill_decode, multi or none");
+  EXPECT_EQ(error_of_line("config device=abacus"),
+            "1:8: found device=abacus, expected one of scripted, symbols, virtual");
+  EXPECT_EQ(error_of_line("config policy=lifo"),
+            "1:8: found policy=lifo, expected one of fcfs, priority");
+  EXPECT_EQ(error_of_line("config kv_load_failure_policy=hope"),
+            "1:8: found kv_load_failure_policy=hope, expected one of fail, recompute");
+  EXPECT_EQ(error_of_line("config hash_algorithm=md5"),
+            "1:8: found hash_algorithm=md5, expected one of sha256_cbor, xxhash_cbor");
+  EXPECT_EQ(error_of_line("config profile=v9"),
+            "1:8: found profile=v9, expected one of v0.19, v0.23");
+  EXPECT_NE(error_of_line("config connectors=[(offloading eviction_policy=fifo)]")
+                .find("for eviction_policy=fifo in (offloading ...) one of lru, arc"),
+            std::string::npos);
 }
 
 TEST(EngineAssembly, HasANameOfItsOwn) {
@@ -606,7 +612,7 @@ TEST(EngineConnectors, ThatAreScriptedCanBeSeveralChildren) {
   EXPECT_FALSE(setup->has_child(3, engine::ConnectorKind::kScripted));
   EXPECT_EQ(setup->children.front().scripted.connector_class, "b");
 
-  config.profile = "v0.23";
+  config.profile = Profile::kV023;
   config.enable_caching = false;
   config.groups.push_back(config.groups.front());
   EXPECT_EQ(error_of(config), "found 2 groups, expected one group, for children without hma");
@@ -632,7 +638,7 @@ std::vector<engine::ConnectorRecord> all_records() {
   engine::offloading::Record offloading;
   offloading.num_cpu_blocks = 3;
   offloading.block_size_factor = 2;
-  offloading.eviction_policy = "arc";
+  offloading.eviction_policy = EvictionPolicy::kARC;
   offloading.offload_prompt_only = false;
   offloading.transfers_may_fail = true;
   offloading.arc_refuses_with_idle_t1 = false;
@@ -663,7 +669,7 @@ std::vector<engine::ConnectorRecord> all_records() {
 TEST(EngineConnectors, AreReadBackAsTheyArePrinted) {
   for (const engine::ConnectorRecord& record : all_records()) {
     Config config = on_device();
-    config.assembly = "offloading";
+    config.assembly = Assembly::kOffloading;
     config.connectors = ConnectorList{record};
     config.ranks = 3;
     const std::string line = printed(config);
@@ -691,7 +697,7 @@ TEST(EngineConnectors, AreWrittenAsGroupsAre) {
   const Config& typed = config->as<Config>();
   ASSERT_TRUE(typed.connector<engine::offloading::Record>());
   EXPECT_EQ(typed.connector<engine::offloading::Record>()->num_cpu_blocks, 2U);
-  EXPECT_EQ(typed.connector<engine::offloading::Record>()->eviction_policy, "arc");
+  EXPECT_EQ(typed.connector<engine::offloading::Record>()->eviction_policy, EvictionPolicy::kARC);
   EXPECT_FALSE(typed.connector<engine::simple::Record>());
   EXPECT_EQ(assembly_of(typed), Assembly::kOffloadingOnDevice);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/core/declare.h"
+#include "contract/core/rules.h"
 #include "contract/core/status.h"
 #include "contract/core/target.h"
 #include "contract/eviction/cache_policy.h"
@@ -90,9 +91,9 @@ struct Clear {
 using Command = std::variant<Get, Insert, Remove, MakeReady, Acquire, Release, Touch, Evict, Clear>;
 
 struct Config {
-  std::string policy = "lru";
+  EvictionPolicy policy = EvictionPolicy::kLRU;
   std::uint32_t capacity = 8;
-  std::string profile = "v0.19";
+  Profile profile = Profile::kV019;
   std::optional<bool> arc_refuses_with_idle_t1;
   static void declare(auto& fields) {
     using S = Config;

@@ -16,7 +16,7 @@ Parsed<OffloadingManagerConfig> make_offloading_manager_config(const offload::Co
   result.enable_events = config.enable_events;
   result.store_threshold = config.store_threshold;
   result.max_tracker_size = config.max_tracker_size;
-  result.rules = rules_of(*from_text<Profile>(config.profile));
+  result.rules = rules_of(config.profile);
   if (auto expected = check_config(result)) {
     return InputError{std::string(file), position, "this configuration", std::move(*expected)};
   }

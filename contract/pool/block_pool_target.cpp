@@ -36,21 +36,15 @@ Parsed<BlockPoolConfig> make_block_pool_config(const block_pool::Config& config,
     return error(number("max_block_size", config.max_block_size),
                  "at most " + std::to_string(limits::kHashesPerKeyMax) + " times hash_block_size");
   }
-  const auto algorithm = from_text<HashAlgorithm>(config.hash_algorithm);
-  if (!algorithm) {
-    return error("hash_algorithm=" + config.hash_algorithm, "sha256_cbor or xxhash_cbor");
-  }
-  const auto profile = from_text<Profile>(config.profile);
-  if (!profile) return error("profile=" + config.profile, "v0.19 or v0.23");
 
   BlockPoolConfig result;
   result.num_gpu_blocks = config.num_gpu_blocks;
   result.enable_caching = config.enable_caching;
   result.enable_kv_cache_events = config.enable_kv_cache_events;
-  result.hash = {*algorithm, config.hash_seed, config.hash_block_size};
+  result.hash = {config.hash_algorithm, config.hash_seed, config.hash_block_size};
   result.max_block_size = max_block_size;
-  result.profile = *profile;
-  result.rules = rules_of(*profile);
+  result.profile = config.profile;
+  result.rules = rules_of(config.profile);
   override_rules(object_of(config), result.rules);
   return result;
 }

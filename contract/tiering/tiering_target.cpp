@@ -43,9 +43,10 @@ Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& confi
   OffloadingManagerConfig result;
   result.cache = *cache;
   result.enable_events = config.enable_events;
-  result.rules = rules_of(*from_text<Profile>(config.profile));
+  result.rules = rules_of(config.profile);
   if (!result.rules.tiering) {
-    return error("profile=" + config.profile, "a profile with the rule tiering: v0.23");
+    return error("profile=" + std::string(to_text(config.profile)),
+                 "a profile with the rule tiering: v0.23");
   }
   if (config.num_tiers > tiering::kNumTiersMax) {
     return error("num_tiers=" + std::to_string(config.num_tiers),

@@ -153,7 +153,7 @@ using Command =
                  TierAskAgain, TierAdd, TierDrop, TierFaults, TierDamage, TierRestart, TierWriter>;
 
 struct Config : eviction::Config {
-  Config() { profile = "v0.23"; }
+  Config() { profile = Profile::kV023; }
   bool enable_events = true;
   std::uint32_t num_tiers = 1;
   std::vector<std::uint32_t> file_tiers;

@@ -75,12 +75,12 @@ TEST(Campaign, AFailureComesWithTheScenarioUpToTheFailingCommand) {
 /// A pool that does not have every configuration.
 class PickyPool final : public Implementation {
  public:
-  PickyPool(std::string missing_profile) : missing_(std::move(missing_profile)) {}
+  PickyPool(std::optional<Profile> missing_profile) : missing_(missing_profile) {}
   std::string name() const override { return "picky"; }
   std::optional<ImplementationFailure> reset(const Setup& setup) override {
     const auto& config = setup.config().as<block_pool::Config>();
-    if (missing_.empty() || config.profile == missing_) {
-      return ImplementationFailure{"no " + config.profile,
+    if (!missing_ || config.profile == missing_) {
+      return ImplementationFailure{"no " + std::string(to_text(config.profile)),
                                    ImplementationFailure::Kind::kUnsupported};
     }
     return inner_->reset(setup);
@@ -91,13 +91,13 @@ class PickyPool final : public Implementation {
   }
 
  private:
-  std::string missing_;  ///< empty: all of them
+  std::optional<Profile> missing_;  ///< nothing: all of them
   std::unique_ptr<Implementation> inner_ = block_pool_sides().make_optimized();
 };
 
 TEST(Campaign, DrawsAnotherConfigurationInPlaceOfOneThatIsRefused) {
   const auto reference = block_pool_sides().make_reference();
-  PickyPool picky("v0.23");
+  PickyPool picky(Profile::kV023);
   CampaignOptions options;
   options.commands_max = 2'000;
   const auto result = run_campaign(block_pool_checks(), *reference, picky, options, kToTheEnd);
@@ -110,7 +110,7 @@ TEST(Campaign, DrawsAnotherConfigurationInPlaceOfOneThatIsRefused) {
 
 TEST(Campaign, EndsWhereNothingIsTaken) {
   const auto reference = block_pool_sides().make_reference();
-  PickyPool picky("");
+  PickyPool picky({});
   const auto result = run_campaign(block_pool_checks(), *reference, picky, {}, kToTheEnd);
   ASSERT_TRUE(result.failure);
   EXPECT_EQ(result.failure->divergence.oracle, "unsupported");

@@ -74,7 +74,7 @@ Config draw_small_engine(Assembly assembly, Choices& choices) {
   make_assembly(assembly, config);
   static_cast<kv_cache::Config&>(config) = kv_cache::draw_config(choices);
   config.num_gpu_blocks = 5 + choices.below(16);
-  config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
+  config.profile = choices.once_in(2) ? Profile::kV023 : Profile::kV019;
   if (config.hash_block_size <= kSmallBlockMax) config.hash_block_size = 1 + choices.below(4);
   // Two tokens of a prompt, and one to say (kOneTokenLoaded).
   config.max_model_len = std::max(3U, config.max_model_len);
@@ -91,8 +91,9 @@ Config draw_small_engine(Assembly assembly, Choices& choices) {
   if (choices.once_in(4)) config.long_prefill_token_threshold = 1 + choices.below(6);
   config.async_scheduling = choices.once_in(2);
   config.max_concurrent_batches = choices.once_in(2) ? 2 : 1;
-  config.policy = choices.once_in(2) ? "priority" : "fcfs";
-  config.kv_load_failure_policy = choices.once_in(2) ? "recompute" : "fail";
+  config.policy = choices.once_in(2) ? SchedulingPolicy::kPriority : SchedulingPolicy::kFCFS;
+  config.kv_load_failure_policy =
+      choices.once_in(2) ? KVLoadFailurePolicy::kRecompute : KVLoadFailurePolicy::kFail;
   config.enable_chunked_prefill = !choices.once_in(12);
   config.scheduler_reserve_full_isl = !choices.once_in(6);
   return config;
@@ -130,7 +131,7 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
         config.groups.push_back(full(size));
     }
   }
-  const bool can_retain = rules_of(*from_text<Profile>(config.profile)).sliding_window_mask;
+  const bool can_retain = rules_of(config.profile).sliding_window_mask;
   const bool has_window = shape.find_first_of("wnt") != std::string::npos;
   if (can_retain && has_window && choices.once_in(3)) {
     config.retention_interval = kv_cache::common_block_size(config) * choices.below(4);
@@ -513,7 +514,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
     }
     command.tokens.resize(length);
     command.max_tokens = 1 + choices.below(habits.output_max);
-    if (picture_.config.policy == "priority") command.priority = choices.below(3);
+    if (picture_.config.policy == SchedulingPolicy::kPriority) command.priority = choices.below(3);
     picture_.arrival_time += choices.below(2);
     command.arrival_time = picture_.arrival_time;
     if (choices.once_in(16)) command.cache_salt = "salt";

@@ -124,9 +124,9 @@ class Generator final : public GeneratorFor<EvictionTarget> {
 
 Config draw_config(Choices& choices) {
   Config config;
-  config.policy = choices.once_in(3) ? "lru" : "arc";
+  config.policy = choices.once_in(3) ? EvictionPolicy::kLRU : EvictionPolicy::kARC;
   config.capacity = 1 + choices.below(choices.once_in(4) ? 3 : 10);
-  config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
+  config.profile = choices.once_in(2) ? Profile::kV023 : Profile::kV019;
   return config;
 }
 

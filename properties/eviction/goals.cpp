@@ -146,7 +146,7 @@ class Counter : public GoalCounter<EvictionTarget, kGoals> {
     add("evict_failed_with_idle_t1", num_eligible >= command.num_blocks);
   }
 
-  const bool is_arc_ = config().policy == to_text(EvictionPolicy::kARC);
+  const bool is_arc_ = config().policy == EvictionPolicy::kARC;
   const double capacity_ = config().capacity;
 };
 

@@ -608,12 +608,13 @@ std::uint32_t capacity_of(const Config& config) {
 
 Config draw_config(Choices& choices) {
   Config config;
-  config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
+  config.profile = choices.once_in(2) ? Profile::kV023 : Profile::kV019;
   config.num_gpu_blocks = 4 + choices.below(21);
   config.enable_caching = !choices.once_in(12);
   config.enable_kv_cache_events = !choices.once_in(3);
   config.hash_block_size = draw_block_size(choices);
-  config.hash_algorithm = choices.once_in(4) ? "sha256_cbor" : "xxhash_cbor";
+  config.hash_algorithm =
+      choices.once_in(4) ? HashAlgorithm::kSha256Cbor : HashAlgorithm::kXxhashCbor;
   config.hash_seed = choices.once_in(8) ? "42" : "0";
   config.max_model_len = 16 + choices.below(49);
   config.max_num_batched_tokens = 4 + choices.below(61);
@@ -622,7 +623,7 @@ Config draw_config(Choices& choices) {
     config.max_model_len = config.hash_block_size * (4 + choices.below(13));
     config.max_num_batched_tokens += config.hash_block_size;
   }
-  const Rules rules = rules_of(*from_text<Profile>(config.profile));
+  const Rules rules = rules_of(config.profile);
   draw_groups(choices, config);
   draw_eagle(choices, rules, config);
   if (rules.sliding_window_mask && choices.once_in(3)) {

@@ -322,9 +322,10 @@ Config draw_config(Choices& choices) {
   constexpr std::array<std::uint32_t, 4> kFactors = {1, 1, 2, 4};
   const std::uint32_t factor = kFactors[choices.below(kFactors.size())];
   config.max_block_size = factor == 1 ? 0 : config.hash_block_size * factor;
-  config.hash_algorithm = choices.once_in(2) ? "sha256_cbor" : "xxhash_cbor";
+  config.hash_algorithm =
+      choices.once_in(2) ? HashAlgorithm::kSha256Cbor : HashAlgorithm::kXxhashCbor;
   config.hash_seed = choices.once_in(8) ? "42" : "0";
-  config.profile = choices.once_in(2) ? "v0.23" : "v0.19";
+  config.profile = choices.once_in(2) ? Profile::kV023 : Profile::kV019;
   return config;
 }
 

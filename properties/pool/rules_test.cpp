@@ -35,7 +35,7 @@ class Scene {
     config.num_gpu_blocks = 4;
     config.hash_block_size = 2;
     config.max_block_size = 4;
-    config.profile = "v0.23";
+    config.profile = Profile::kV023;
     return config;
   }
 

@@ -61,7 +61,7 @@ std::vector<std::string> names_of(const std::vector<FactorHole>& holes) {
 
 TEST(FactorSurveyCanary, APairThatIsNeverDrawnIsFoundAndARowExplainsIt) {
   Checks checks = without([](const block_pool::Config& config) {
-    return !config.enable_caching && config.hash_algorithm == "xxhash_cbor";
+    return !config.enable_caching && config.hash_algorithm == HashAlgorithm::kXxhashCbor;
   });
   const FactorSurvey survey = survey_factors(checks);
   ASSERT_EQ(survey.holes.size(), 1U);
@@ -82,7 +82,7 @@ TEST(FactorSurveyCanary, APairThatIsNeverDrawnIsFoundAndARowExplainsIt) {
 
 TEST(FactorSurveyCanary, AFlagAWordAndAnOverrideThatAreNeverDrawnAreFound) {
   const Checks checks = without([](const block_pool::Config& config) {
-    return config.enable_kv_cache_events || config.profile == "v0.19" ||
+    return config.enable_kv_cache_events || config.profile == Profile::kV019 ||
            config.free_blocks_prepend.value_or(false);
   });
   EXPECT_EQ(names_of(survey_factors(checks).holes),

@@ -86,7 +86,7 @@ const Messages& of_a_scheduler() {
     options.gpu_blocks = kGpuBlocks;
     options.block_size = options.block_tokens = 1;
     options.requests_max = 250;
-    options.profile = "v0.23";
+    options.profile = Profile::kV023;
     options.enable_kv_cache_events = true;
     Collected collected;
     const auto scheduler = engine_sides().make_optimized();

@@ -16,6 +16,7 @@
 
 #include "contract/core/line.h"
 #include "contract/core/lists.h"
+#include "contract/core/words.h"
 #include "properties/core/run_check.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/contained_run.h"
@@ -73,6 +74,15 @@ class Options {
   CLI::Option* one_of(const char* name, Member& member, const char* doc,
                       const std::vector<std::string>& names) const {
     return with_default(name, member, doc)->check(CLI::IsMember(names));
+  }
+  /// A word of an enumeration.
+  template <Worded E>
+  CLI::Option* one_of(const char* name, E& member, const char* doc) const {
+    const auto& words = kvfence::detail::kWords<E>;
+    const auto read = [&member](const std::string& word) { member = *from_text<E>(word); };
+    return added(app_->add_option_function<std::string>(name, read, doc))
+        ->check(CLI::IsMember(std::vector<std::string>(words.begin(), words.end())))
+        ->default_str(std::string(to_text(member)));
   }
   CLI::Option* flag(const char* name, bool& member, const char* doc) const {
     return added(app_->add_flag(name, member, doc));
@@ -217,7 +227,11 @@ class ReplayCommandLine {
     }
     scheduler.requests_max = offload.requests_max = engine.requests_max =
         options_.pool.requests_max;
-    scheduler.profile = offload.profile = engine.profile = profile_;
+    offload.profile = engine.profile = scheduler.profile;
+    offload.policies.clear();
+    for (const std::string& policy : policies_) {
+      offload.policies.push_back(*from_text<EvictionPolicy>(policy));
+    }
     offload.concurrency = engine.concurrency = options_.pool.concurrency;
     scheduler.state_every = offload.state_every = engine.state_every = options_.pool.state_every;
     engine.block_size = scheduler.block_size;
@@ -278,9 +292,7 @@ class ReplayCommandLine {
                            "longest request in tokens; 0: the longest of the trace");
     scheduler.with_default("--long-prefill-token-threshold", options.long_prefill_token_threshold,
                            "tokens per request and step; 0: no bound");
-    scheduler.one_of("--policy", policy_, "order of waiting requests", {"fcfs", "priority"})
-        ->each(
-            [&](const std::string& text) { options.policy = *from_text<SchedulingPolicy>(text); });
+    scheduler.one_of("--policy", options.policy, "order of waiting requests");
     scheduler.positive(
         "--priorities", options.num_priorities,
         "with --policy priority: request n of the trace, from 0, has priority n modulo this");
@@ -297,10 +309,9 @@ class ReplayCommandLine {
     scheduler.with_default(
         "--interval-ms", options.interval_ms,
         "interval of the figures over time; 0: a 200th of the trace, at least 100 ms");
-    scheduler.one_of("--hash-algorithm", options.hash_algorithm, "algorithm of block hashes",
-                     {"sha256_cbor", "xxhash_cbor"});
+    scheduler.one_of("--hash-algorithm", options.hash_algorithm, "algorithm of block hashes");
     with({kScheduler, kOffload, kEngine})
-        .one_of("--profile", profile_, "release whose rules apply", {"v0.19", "v0.23"});
+        .one_of("--profile", options.profile, "release whose rules apply");
   }
 
   void add_offload_options() {
@@ -310,9 +321,7 @@ class ReplayCommandLine {
                       ->check(CLI::PositiveNumber)
                       ->default_str("1000,2000,5000,...,200000; 4096 for engine");
     const Options offload = with({kOffload});
-    offload
-        .list("--policies", options_.offload.policies, "eviction policies of the CPU tier",
-              "NAME,NAME")
+    offload.list("--policies", policies_, "eviction policies of the CPU tier", "NAME,NAME")
         ->check(CLI::IsMember({"lru", "arc"}))
         ->default_str("lru,arc");
     offload.with_default("--store-threshold", options_.offload.store_threshold,
@@ -389,8 +398,7 @@ class ReplayCommandLine {
   std::string encoding_ = "arrays";
   std::string hashes_ = "bytes";
   std::vector<std::string> faults_;
-  std::string policy_ = "fcfs";
-  std::string profile_ = "v0.19";
+  std::vector<std::string> policies_ = {"lru", "arc"};
 };
 
 /// What the man page and the completions say of an option.

@@ -7,16 +7,16 @@
 
 namespace kvfence {
 
-Parsed<Publication> Publication::open(const audit::EventStreamOptions& options,
-                                      const std::string& profile,
-                                      const std::string& hash_algorithm) {
+Parsed<Publication> Publication::open(const audit::EventStreamOptions& options, Profile profile,
+                                      HashAlgorithm hash_algorithm) {
   Publication publication;
   if (options.publisher.endpoint.empty()) return publication;
   audit::EventStreamOptions of_profile = options;
   if (options.release != audit::WireRelease::kV033) {
-    of_profile.release = profile == "v0.19" ? audit::WireRelease::kV019 : audit::WireRelease::kV023;
+    of_profile.release =
+        profile == Profile::kV019 ? audit::WireRelease::kV019 : audit::WireRelease::kV023;
   }
-  auto stream = audit::EventStream::open(of_profile, *from_text<HashAlgorithm>(hash_algorithm));
+  auto stream = audit::EventStream::open(of_profile, hash_algorithm);
   if (!stream) return stream.error();
   publication.stream_ = std::move(*stream);
   publication.has_truth_ = !options.truth_file.empty();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "contract/core/line.h"
+#include "contract/core/rules.h"
 #include "scenarios/audit/event_stream.h"
 #include "scenarios/replay/replay_sides.h"
 
@@ -17,8 +18,8 @@ class Publication {
   /// Opens what the options name and waits for the subscribers; where they name nothing, nobody
   /// publishes. profile, hash_algorithm: of the pool. Errors: what EventStream cannot open.
   /// Requires: a file, or audit::Publisher::is_available().
-  static Parsed<Publication> open(const audit::EventStreamOptions& options,
-                                  const std::string& profile, const std::string& hash_algorithm);
+  static Parsed<Publication> open(const audit::EventStreamOptions& options, Profile profile,
+                                  HashAlgorithm hash_algorithm);
 
   /// Holds as long as this.
   EventsTap tap() const;

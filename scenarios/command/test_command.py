@@ -146,7 +146,7 @@ class Check(Command):
             (("--target", "block_pool", "--memory-limit", "-1"), "--memory-limit"),
             (("--target", "block_pool", "--config", "num_gpu_blocks"), "expected key=value"),
             (("--target", "block_pool", "--config", "num_gpu_blocks=0"), "num_gpu_blocks=0"),
-            (("--target", "block_pool", "--config", "profile=v9"), "expected v0.19 or v0.23"),
+            (("--target", "block_pool", "--config", "profile=v9"), "expected one of v0.19, v0.23"),
             (("--target", "block_pool", "--planted-bug", "nope"), "expected one of"),
             (("--target", "block_pool", "--bogus"), "--bogus"),
             ((), "--target"),

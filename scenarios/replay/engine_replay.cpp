@@ -266,7 +266,7 @@ engine::Config config_of(const EngineReplayOptions& options,
   config.edit_connector<engine::offloading::Record>().num_cpu_blocks = options.cpu_blocks;
   config.num_gpu_blocks = options.gpu_blocks;
   config.hash_block_size = options.block_size;
-  config.hash_algorithm = "xxhash_cbor";  // sha256_cbor costs more and changes no figure
+  config.hash_algorithm = HashAlgorithm::kXxhashCbor;  // the other costs more, changes no figure
   config.profile = options.profile;
   config.groups = {{.kind = KVCacheSpecKind::kFullAttention, .block_size = options.block_size}};
   config.max_model_len = longest;

@@ -38,7 +38,7 @@ struct EngineReplayOptions {
   std::uint32_t max_num_batched_tokens = 512;
   bool async_scheduling = false;  ///< with two steps in flight
   std::uint32_t transfers_a_step = 2;
-  std::string profile = "v0.19";
+  Profile profile = Profile::kV019;
   /// In lockstep, the whole state is compared after every n-th command and the last; answers and
   /// numbers always.
   std::uint32_t state_every = 64;

@@ -126,7 +126,7 @@ TEST(EngineReplay, ValidatesItsOptions) {
   const std::vector<EngineReplayOptions> wrong = {
       {.gpu_blocks = 0},       {.gpu_blocks = 4097}, {.cpu_blocks = 0},
       {.block_size = 33},      {.concurrency = 0},   {.max_num_batched_tokens = 0},
-      {.transfers_a_step = 0}, {.profile = "v9"},    {.state_every = 0}};
+      {.transfers_a_step = 0}, {.state_every = 0}};
   for (const EngineReplayOptions& options : wrong) EXPECT_TRUE(validate(options, requests));
 }
 
@@ -202,7 +202,7 @@ TEST(EngineReplayOfTheExcerpt, SaysWhatARunWithoutACacheSays) {
 
 TEST(EngineReplayOfTheExcerpt, RunsAheadAndFlushesUnderTheLaterRules) {
   EngineReplayOptions options;
-  options.profile = "v0.23";
+  options.profile = Profile::kV023;
   options.async_scheduling = true;
   options.block_size = 4;
   options.gpu_blocks = 300;

@@ -165,12 +165,12 @@ TEST(OffloadOptimum, IsNeverBelowAPolicy) {
   for (int episode = 0; episode < 150; ++episode) {
     const Traffic traffic = random_traffic(random, 60, 16, 5);
     OffloadReplayOptions options;
-    options.profile = episode % 2 == 0 ? "v0.19" : "v0.23";
+    options.profile = episode % 2 == 0 ? Profile::kV019 : Profile::kV023;
     options.store_threshold = episode % 5 == 0 ? 2 : 0;
     for (const std::uint32_t capacity : {1U, 3U, 6U, 12U}) {
       const std::uint64_t optimum = optimum_of(traffic, capacity);
-      for (const char* policy : {"lru", "arc"}) {
-        SCOPED_TRACE(testing::Message() << episode << " " << policy << " " << capacity);
+      for (const EvictionPolicy policy : {EvictionPolicy::kLRU, EvictionPolicy::kARC}) {
+        SCOPED_TRACE(testing::Message() << episode << " " << to_text(policy) << " " << capacity);
         const OffloadTierResult result = replay_offload_tier(
             traffic.requests(), config_of(options, policy, capacity), 1, *manager, nullptr);
         ASSERT_FALSE(result.divergence) << result.divergence->message;

@@ -19,7 +19,7 @@ class OffloadReplay {
   OffloadReplay(const Setup& setup, ReplaySides& managers)
       : setup_(setup),
         config_(setup.config().as<offload::Config>()),
-        rules_(rules_of(*from_text<Profile>(config_.profile))),
+        rules_(rules_of(config_.profile)),
         managers_(managers) {}
 
   OffloadTierResult run(std::span<const OffloadRequest> requests, const ReplayProgress& progress) {
@@ -131,7 +131,7 @@ TrafficReplayOptions gpu_options_of(const OffloadReplayOptions& options) {
   return gpu;
 }
 
-offload::Config config_of(const OffloadReplayOptions& options, const std::string& policy,
+offload::Config config_of(const OffloadReplayOptions& options, EvictionPolicy policy,
                           std::uint32_t cpu_blocks) {
   offload::Config config;
   config.policy = policy;
@@ -148,7 +148,7 @@ std::optional<InputError> validate(const OffloadReplayOptions& options) {
   if (options.policies.empty()) return option_error("no policy", "lru, arc or both");
   if (options.cpu_blocks.empty()) return option_error("no capacity", "at least one");
   if (const auto policy = repeated(options.policies)) {
-    return option_error("policy " + *policy + " twice", "each once");
+    return option_error("policy " + std::string(to_text(*policy)) + " twice", "each once");
   }
   if (const auto size = repeated(options.cpu_blocks)) {
     return option_error("cpu_blocks=" + std::to_string(*size) + " twice", "each once");
@@ -158,7 +158,7 @@ std::optional<InputError> validate(const OffloadReplayOptions& options) {
       return option_error("cpu_blocks=" + std::to_string(cpu_blocks),
                           "at most " + std::to_string(kCpuBlocksMax));
     }
-    for (const std::string& policy : options.policies) {
+    for (const EvictionPolicy policy : options.policies) {
       const auto setup = OffloadTarget::prepare(config_of(options, policy, cpu_blocks), {}, {});
       if (!setup) return setup.error();
     }
@@ -219,7 +219,7 @@ OffloadReplayResult replay_offload_tiers(OffloadRequests traffic,
     OffloadPoint& point = result.points.emplace_back();
     point.cpu_blocks = cpu_blocks;
     point.optimum = optimal_hits(requests, cpu_blocks);
-    for (const std::string& policy : options.policies) {
+    for (const EvictionPolicy policy : options.policies) {
       point.results.push_back(replay_offload_tier(requests, config_of(options, policy, cpu_blocks),
                                                   options.state_every, expected, actual, count));
       if (result.diverged() != nullptr) return result;

@@ -43,9 +43,9 @@ struct OffloadReplayOptions {
   std::uint32_t concurrency = 16;    ///< requests that hold GPU blocks at a time
   std::vector<std::uint32_t> cpu_blocks = {1'000,  2'000,  5'000,   10'000,
                                            20'000, 50'000, 100'000, 200'000};
-  std::vector<std::string> policies = {"lru", "arc"};
+  std::vector<EvictionPolicy> policies = {EvictionPolicy::kLRU, EvictionPolicy::kARC};
   std::uint32_t store_threshold = 0;  ///< lookups before a block may be stored; below 2: no filter
-  std::string profile = "v0.19";
+  Profile profile = Profile::kV019;
   bool enable_events = false;  ///< taken after every store
   /// In lockstep, the whole state is compared after every n-th command and the last; answers and
   /// numbers always.
@@ -57,7 +57,7 @@ struct OffloadReplayOptions {
 TrafficReplayOptions gpu_options_of(const OffloadReplayOptions& options);
 
 /// The manager's configuration.
-offload::Config config_of(const OffloadReplayOptions& options, const std::string& policy,
+offload::Config config_of(const OffloadReplayOptions& options, EvictionPolicy policy,
                           std::uint32_t cpu_blocks);
 
 /// What is wrong with the options; nothing if a replay can run with them.
@@ -99,7 +99,7 @@ struct OffloadPoint {
 
 struct OffloadReplayResult {
   OffloadRequests traffic;
-  std::vector<std::string> policies;
+  std::vector<EvictionPolicy> policies;
   std::vector<OffloadPoint> points;  ///< in the order of the options
   std::uint64_t found_max = 0;       ///< the optimum without a bound on the capacity
 

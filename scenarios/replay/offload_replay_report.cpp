@@ -27,7 +27,7 @@ std::vector<Column> columns_of(const OffloadReplayResult& result) {
   std::vector<Column> columns;
   for (std::size_t k = 0; k < result.policies.size(); ++k) {
     Column& column = columns.emplace_back();
-    column.name = result.policies[k];
+    column.name = to_text(result.policies[k]);
     for (const OffloadPoint& point : result.points) {
       if (k < point.results.size()) column.found.push_back(point.results[k].found);
     }
@@ -93,7 +93,7 @@ std::string to_csv(const OffloadReplayResult& result) {
   for (const OffloadPoint& point : result.points) {
     for (std::size_t k = 0; k < point.results.size(); ++k) {
       const OffloadTierResult& tier = point.results[k];
-      row(point, result.policies[k], tier.found);
+      row(point, std::string(to_text(result.policies[k])), tier.found);
       out +=
           formatted(",%llu,%llu,%llu\n", wide(tier.stored), wide(tier.evicted), wide(tier.refused));
     }
@@ -114,7 +114,7 @@ std::string to_json(const OffloadReplayResult& result) {
     Json& row = object["capacities"].emplace_back(Json{{"cpu_blocks", point.cpu_blocks}});
     for (std::size_t k = 0; k < point.results.size(); ++k) {
       const OffloadTierResult& tier = point.results[k];
-      Json& of_policy = row[result.policies[k]] = to_object(result, tier.found);
+      Json& of_policy = row[to_text(result.policies[k])] = to_object(result, tier.found);
       of_policy["stored"] = tier.stored;
       of_policy["evicted"] = tier.evicted;
       of_policy["refused"] = tier.refused;

@@ -53,8 +53,8 @@ std::unique_ptr<Implementation> make_unlisted() {
 OffloadTierResult alone(const std::vector<OffloadRequest>& requests,
                         const OffloadReplayOptions& options, std::uint32_t cpu_blocks,
                         Implementation& manager) {
-  return replay_offload_tier(requests, config_of(options, "lru", cpu_blocks), options.state_every,
-                             manager, nullptr);
+  return replay_offload_tier(requests, config_of(options, EvictionPolicy::kLRU, cpu_blocks),
+                             options.state_every, manager, nullptr);
 }
 
 TEST(BehindGpuTier, TellsTheHitsOfEachRequest) {
@@ -136,7 +136,7 @@ TEST(OffloadReplay, SendsTheCommandsOfTheConnector) {
 TEST(OffloadReplay, AsksKeyByKeyWithTheOtherRelease) {
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 1}};
   OffloadReplayOptions options;
-  options.profile = "v0.23";
+  options.profile = Profile::kV023;
   options.enable_events = true;
   Spy spy = spy_on_reference();
 
@@ -229,14 +229,14 @@ TEST(OffloadReplay, KeepsTheScenarioOfADivergence) {
   Spy spy(offload_sides().make_reference(), boast_at(6));
 
   const OffloadTierResult result =
-      replay_offload_tier(requests, config_of({}, "arc", 2), 1, *reference, &spy);
+      replay_offload_tier(requests, config_of({}, EvictionPolicy::kARC, 2), 1, *reference, &spy);
 
   ASSERT_TRUE(result.divergence);
   EXPECT_EQ(result.divergence->oracle, "lockstep");
   EXPECT_EQ(result.divergence->step, 6U);
   ASSERT_TRUE(result.scenario);
   EXPECT_EQ(result.scenario->steps.size(), 7U);
-  EXPECT_EQ(result.scenario->config.as<offload::Config>().policy, "arc");
+  EXPECT_EQ(result.scenario->config.as<offload::Config>().policy, EvictionPolicy::kARC);
   Spy same(offload_sides().make_reference(), boast_at(6));
   Lockstep lockstep(offload_checks(), *reference, same);
   const std::optional<Divergence> again = run_scenario(lockstep, *result.scenario);
@@ -281,14 +281,13 @@ TEST(OffloadReplay, ValidatesItsOptions) {
   const std::vector<std::pair<OffloadReplayOptions, const char*>> cases = {
       {{.state_every = 0}, "found state_every=0, expected at least 1"},
       {{.policies = {}}, "found no policy, expected lru, arc or both"},
-      {{.policies = {"arc", "arc"}}, "found policy arc twice, expected each once"},
+      {{.policies = {EvictionPolicy::kARC, EvictionPolicy::kARC}},
+       "found policy arc twice, expected each once"},
       {{.cpu_blocks = {}}, "found no capacity, expected at least one"},
       {{.cpu_blocks = {8, 4, 8}}, "found cpu_blocks=8 twice, expected each once"},
       {{.cpu_blocks = {kCpuBlocksMax + 1}},
        "found cpu_blocks=268435457, expected at most 268435456"},
       {{.cpu_blocks = {0}}, nullptr},
-      {{.policies = {"fifo"}}, nullptr},
-      {{.profile = "v9"}, nullptr},
       {{.gpu_blocks = 0}, nullptr},
       {{.concurrency = 0}, nullptr},
   };
@@ -354,7 +353,7 @@ TEST(ConversationExcerpt, AgreesWithAThresholdAndTheOtherRelease) {
   OffloadReplayOptions options;
   options.gpu_blocks = 500;
   options.cpu_blocks = {300};
-  options.profile = "v0.23";
+  options.profile = Profile::kV023;
   options.store_threshold = 2;
 
   const OffloadReplayResult result = excerpt_in_lockstep(options);

@@ -464,7 +464,7 @@ engine::Config config_of(const SchedulerReplayOptions& options,
   config.max_num_batched_tokens = options.max_num_batched_tokens;
   config.max_num_seqs = options.max_num_seqs;
   config.long_prefill_token_threshold = options.long_prefill_token_threshold;
-  config.policy = to_text(options.policy);
+  config.policy = options.policy;
   config.num_speculative_tokens = options.num_speculative_tokens;
   config.draft_model = options.num_speculative_tokens > 0;
   config.async_scheduling = options.async_scheduling;

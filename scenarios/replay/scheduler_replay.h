@@ -43,8 +43,8 @@ struct SchedulerReplayOptions {
   /// How many drafts are accepted of the first list of drafts, of the second, ..., and from the
   /// start again. Empty: all.
   std::vector<std::uint32_t> accepted = {};
-  std::string hash_algorithm = "xxhash_cbor";  ///< sha256_cbor costs more and changes no figure
-  std::string profile = "v0.19";
+  HashAlgorithm hash_algorithm = HashAlgorithm::kXxhashCbor;  ///< another changes no figure
+  Profile profile = Profile::kV019;
   bool enable_kv_cache_events = false;  ///< costs time, changes no figure
   /// In lockstep, the whole state is compared after every n-th command; answers and numbers always.
   std::uint32_t state_every = 64;

@@ -319,9 +319,8 @@ TEST(SchedulerReplay, ValidatesItsOptions) {
   EXPECT_EQ(validate({.step_us = 0, .token_ns = 0}, requests)->to_text(),
             "found step_us=0 token_ns=0, expected a step that takes time");
   const std::vector<SchedulerReplayOptions> wrong = {
-      {.gpu_blocks = 0},         {.block_size = 0},  {.max_num_seqs = 0},
-      {.hash_algorithm = "md5"}, {.profile = "v9"},  {.max_num_batched_tokens = 0},
-      {.state_every = 0},        {.block_tokens = 0}};
+      {.gpu_blocks = 0},  {.block_size = 0},  {.max_num_seqs = 0}, {.max_num_batched_tokens = 0},
+      {.state_every = 0}, {.block_tokens = 0}};
   for (const SchedulerReplayOptions& options : wrong) EXPECT_TRUE(validate(options, requests));
 }
 
@@ -478,7 +477,7 @@ TEST(SchedulerReplay, AgreesOnTheExcerptInBlocksOfTheTrace) {
     for (const std::uint32_t num_drafts : {0U, 2U}) {
       options.async_scheduling = is_asynchronous;
       options.num_speculative_tokens = num_drafts;
-      options.profile = is_asynchronous == (num_drafts > 0) ? "v0.19" : "v0.23";
+      options.profile = is_asynchronous == (num_drafts > 0) ? Profile::kV019 : Profile::kV023;
       const SchedulerReplayResult result = in_lockstep(requests, options);
       EXPECT_EQ(result.completed, 100U);
       EXPECT_GT(result.preemptions, 0U);

@@ -36,9 +36,9 @@ struct TrafficReplayOptions {
   /// Requests that hold their blocks at a time. The default is about what the conversation trace
   /// keeps running: 3.4 requests a second, some five seconds each.
   std::uint32_t concurrency = 16;
-  std::string hash_algorithm = "xxhash_cbor";  ///< sha256_cbor costs more and changes no figure
-  bool enable_kv_cache_events = false;         ///< events are taken after every request
-  std::string profile = "v0.19";
+  HashAlgorithm hash_algorithm = HashAlgorithm::kXxhashCbor;  ///< another changes no figure
+  bool enable_kv_cache_events = false;  ///< events are taken after every request
+  Profile profile = Profile::kV019;
   /// The whole state is compared after every n-th command and the last; answers and numbers always.
   std::uint32_t state_every = 64;
   std::size_t requests_max = SIZE_MAX;  ///< replays the first ones only

@@ -260,7 +260,6 @@ TEST(TrafficReplay, ValidatesItsOptions) {
   EXPECT_EQ(validate(tiny(9, 0))->to_text(), "found concurrency=0, expected at least 1");
   EXPECT_EQ(validate({.state_every = 0})->to_text(), "found state_every=0, expected at least 1");
   EXPECT_TRUE(validate({.gpu_blocks = 0}));
-  EXPECT_TRUE(validate({.hash_algorithm = "md5"}));
 }
 
 TEST(HitRateCurve, RisesWithThePool) {
@@ -328,9 +327,9 @@ TEST(TrafficReplayOfTheExcerpt, IsPinnedInLockstepWhereThePoolIsFull) {
 TEST(TrafficReplayOfTheExcerpt, HasTheSameFiguresWithTheOtherHashAndWithEvents) {
   TrafficReplayOptions options = tiny(1'000, 16);
   const TrafficReplayResult plain = optimized_alone(excerpt(), options);
-  options.hash_algorithm = "sha256_cbor";
+  options.hash_algorithm = HashAlgorithm::kSha256Cbor;
   options.enable_kv_cache_events = true;
-  options.profile = "v0.23";
+  options.profile = Profile::kV023;
 
   const TrafficReplayResult other = optimized_alone(excerpt(), options);
 

@@ -243,7 +243,7 @@ class EngineTeller {
 DeviceStory tell_engine(const Scenario& scenario, const std::string& planted_bug) {
   auto config = scenario.config.as<engine::Config>();
   EngineTarget::complete(config);
-  config.device = engine::kVirtualDevice;
+  config.device = engine::DeviceKind::kVirtual;
   config.tokens_only = false;
   const Setup setup = prepared(*scenario.target, Config(config));
   DeviceStory story{.subject = "engine",

@@ -185,7 +185,7 @@ TEST(EngineStory, OnSymbolsIsTheSameStory) {
   const std::string on_virtual_device = story_text(tell_engine(file.scenario, ""));
   auto config = file.scenario.config.as<engine::Config>();
   EngineTarget::complete(config);
-  config.device = engine::kSymbolsDevice;
+  config.device = engine::DeviceKind::kSymbols;
   file.scenario.config = Config(config);
   EXPECT_EQ(story_text(tell_engine(file.scenario, "")), on_virtual_device);
 }

@@ -174,7 +174,7 @@ struct Record {
   static constexpr std::string_view kWord = "offloading";
   std::uint32_t num_cpu_blocks = 8;
   std::uint32_t block_size_factor = 1;
-  std::string eviction_policy = "lru";
+  EvictionPolicy eviction_policy = EvictionPolicy::kLRU;
   std::uint32_t store_threshold = 0;
   std::uint32_t max_tracker_size = 64'000;
   bool offload_prompt_only = true;

@@ -76,7 +76,7 @@ Parsed<OffloadingSpec> create_spec(const engine::offloading::Record& config,
   std::vector<Field> settings = {field("spec_name", config.spec_name),
                                  field("cpu_bytes_to_use", static_cast<std::int64_t>(bytes)),
                                  field("block_size_factor", std::int64_t{config.block_size_factor}),
-                                 field("eviction_policy", config.eviction_policy),
+                                 {"eviction_policy", to_value(config.eviction_policy), {}},
                                  field("store_threshold", std::int64_t{config.store_threshold}),
                                  field("offload_prompt_only", config.offload_prompt_only)};
   if (config.spec_name == kTieringOffloadingSpec) {
@@ -174,9 +174,6 @@ Parsed<ConnectorSetup> make_connector_setup(const engine::offloading::Record& re
                                             const SchedulerConfig& scheduler,
                                             std::uint32_t num_ranks) {
   const auto error = errors_at({}, {});
-  const auto policy = from_text<EvictionPolicy>(record.eviction_policy);
-  if (!policy) return error("eviction_policy=" + record.eviction_policy, "lru or arc");
-
   ConnectorSetup setup;
   setup.scheduler = scheduler;
   if (record.num_cpu_blocks == 0) return error("num_cpu_blocks=0", "at least one slot");

@@ -21,7 +21,7 @@ namespace {
 engine::Config config_of(std::vector<KVCacheSpec> groups) {
   engine::Config config;
   make_assembly(engine::Assembly::kOffloading, config);
-  config.profile = "v0.23";
+  config.profile = Profile::kV023;
   config.hash_block_size = 1;
   config.groups = std::move(groups);
   return config;

@@ -70,10 +70,10 @@ TEST(ScriptedKVCache, LeavesTheNullBlockAlone) {
   EXPECT_EQ(cache.block(0, kNullBlockId)[1], kNothingComputed);
 }
 
-engine::Config config_of(engine::ConnectorRecord connector, std::string profile) {
+engine::Config config_of(engine::ConnectorRecord connector, Profile profile) {
   engine::Config config;
   config.connectors = {std::move(connector)};
-  config.profile = std::move(profile);
+  config.profile = profile;
   return config;
 }
 
@@ -83,14 +83,14 @@ std::string error_of(const engine::Config& config) {
 }
 
 TEST(SynchronousConnectorSetup, TakesWhatUpstreamCan) {
-  for (const char* const profile : {"v0.19", "v0.23"}) {
-    EXPECT_EQ(error_of(config_of(ExampleRecord(), profile)), "") << profile;
-    EXPECT_EQ(error_of(config_of(DecodeBenchRecord(), profile)), "") << profile;
+  for (const Profile profile : kProfiles) {
+    EXPECT_EQ(error_of(config_of(ExampleRecord(), profile)), "") << to_text(profile);
+    EXPECT_EQ(error_of(config_of(DecodeBenchRecord(), profile)), "") << to_text(profile);
   }
 }
 
 TEST(SynchronousConnectorSetup, IsMadeOfTheRecord) {
-  engine::Config config = config_of(ExampleRecord{.num_layers = 3}, "v0.23");
+  engine::Config config = config_of(ExampleRecord{.num_layers = 3}, Profile::kV023);
   config.ranks = 2;
   const auto setup = EngineTarget::prepare(config, "file", {});
   ASSERT_TRUE(setup);
@@ -98,7 +98,8 @@ TEST(SynchronousConnectorSetup, IsMadeOfTheRecord) {
   EXPECT_EQ(setup->files->kind, SynchronousConnectorKind::kExample);
   EXPECT_EQ(setup->files->num_workers, 2u);
   EXPECT_EQ(setup->files->num_layers, 3u);
-  const auto bench = EngineTarget::prepare(config_of(DecodeBenchRecord(), "v0.23"), "file", {});
+  const auto bench =
+      EngineTarget::prepare(config_of(DecodeBenchRecord(), Profile::kV023), "file", {});
   ASSERT_TRUE(bench);
   EXPECT_EQ(bench->files->kind, SynchronousConnectorKind::kDecodeBench);
 }
@@ -110,18 +111,18 @@ TEST(SynchronousConnectorSetup, SeveralGroupsAreForLaterDecodeBenches) {
         KVCacheSpec{.kind = KVCacheSpecKind::kSlidingWindow, .block_size = 4, .sliding_window = 8}};
     return config;
   };
-  EXPECT_EQ(error_of(with_groups(config_of(DecodeBenchRecord(), "v0.23"))), "");
-  EXPECT_NE(error_of(with_groups(config_of(DecodeBenchRecord(), "v0.19"))), "");
-  EXPECT_NE(error_of(with_groups(config_of(ExampleRecord(), "v0.23"))), "");
+  EXPECT_EQ(error_of(with_groups(config_of(DecodeBenchRecord(), Profile::kV023))), "");
+  EXPECT_NE(error_of(with_groups(config_of(DecodeBenchRecord(), Profile::kV019))), "");
+  EXPECT_NE(error_of(with_groups(config_of(ExampleRecord(), Profile::kV023))), "");
   const DecodeBenchRecord overridden{.num_layers = 1, .decode_bench_hma = true};
-  EXPECT_EQ(error_of(with_groups(config_of(overridden, "v0.19"))), "");
+  EXPECT_EQ(error_of(with_groups(config_of(overridden, Profile::kV019))), "");
 }
 
 TEST(SynchronousConnectorSetup, NeedsRanksAndLayers) {
-  engine::Config config = config_of(ExampleRecord(), "v0.19");
+  engine::Config config = config_of(ExampleRecord(), Profile::kV019);
   config.ranks = 0;
   EXPECT_EQ(error_of(config), "at least one rank");
-  config = config_of(ExampleRecord{.num_layers = 0}, "v0.19");
+  config = config_of(ExampleRecord{.num_layers = 0}, Profile::kV019);
   EXPECT_EQ(error_of(config), "a positive num_layers");
 }
 

@@ -191,7 +191,7 @@ Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kSynchronous, choices);
   config.enable_caching = !choices.once_in(3);
   config.groups = {full(config.hash_block_size)};
-  config.policy = "fcfs";
+  config.policy = SchedulingPolicy::kFCFS;
   config.async_scheduling = false;
   config.ranks = choices.once_in(2) ? 1 + choices.below(3) : 1;
   const std::uint32_t num_layers = 1 + choices.below(2);

@@ -75,7 +75,7 @@ Config draw_real(Choices& choices) {
   // without a cache do anything.
   if (kind != 0) config.async_scheduling = false;
   draw_eagle_and_drafts(choices, config);
-  if (!is_accepted(config)) config.policy = "fcfs";
+  if (!is_accepted(config)) config.policy = SchedulingPolicy::kFCFS;
   make_valid(config);
   // What only one of the others takes.
   if (!is_accepted(config)) {
@@ -94,7 +94,7 @@ Config draw_scripted_alone(Choices& choices) {
   const bool any_hma = !choices.once_in(4);
   const std::uint32_t num_children = choices.once_in(8) ? 1 : 2 + choices.below(3);
   while (children.size() < num_children) children.emplace_back(draw_scripted(choices, any_hma));
-  if (config.profile != "v0.19" || choices.once_in(4)) draw_groups(kShapes, choices, config);
+  if (config.profile != Profile::kV019 || choices.once_in(4)) draw_groups(kShapes, choices, config);
   draw_eagle_and_drafts(choices, config);
   make_valid(config);
   return config;
@@ -135,7 +135,7 @@ Config draw_pair(Choices& choices) {
   if (has_files) {
     config.consumer_ranks = config.ranks;
     config.async_scheduling = false;
-    config.policy = "fcfs";
+    config.policy = SchedulingPolicy::kFCFS;
   }
   draw_eagle_and_drafts(choices, config);
   make_valid(config);

@@ -218,8 +218,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("all_save", num_saving > 1);
     add("two_under_way", has_two_under_way(after));
     add("preempted_under_way", has_elements(after.preempted) && has_two_under_way(before));
-    add("preempted_priority", config().policy == "priority" && has_elements(after.preempted) &&
-                                  !after.never_fits.has_value());
+    add("preempted_priority", config().policy == SchedulingPolicy::kPriority &&
+                                  has_elements(after.preempted) && !after.never_fits.has_value());
     add("engine_ended", has_elements(after.failed));
   }
 

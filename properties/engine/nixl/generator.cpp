@@ -161,7 +161,7 @@ class PairDraws final : public Draws {
     command.request = std::move(request);
     command.id = picture.new_name();
     command.max_tokens = 1 + choices.below(picture.habits.output_max);
-    if (picture.config.policy == "priority") command.priority = choices.below(3);
+    if (picture.config.policy == SchedulingPolicy::kPriority) command.priority = choices.below(3);
     picture.arrival_time += choices.below(2);
     command.arrival_time = picture.arrival_time;
     command.skip_reading_prefix_cache = choices.once_in(picture.habits.skip_in);
@@ -207,7 +207,7 @@ Record draw_pair(Choices& choices, Config& config) {
   config.engines = 2;
   config.consumer_num_gpu_blocks = choices.once_in(2) ? 5 + choices.below(16) : 0;
   config.groups = {full(config.hash_block_size)};
-  const kvfence::Rules rules = rules_of(*from_text<Profile>(config.profile));
+  const kvfence::Rules rules = rules_of(config.profile);
   const bool has_windows =
       !config.has_device() && rules.finish_drops_by_computed_tokens && choices.once_in(3);
   if (has_windows) draw_groups_of_pair(choices, config);

@@ -127,7 +127,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("handed_over_twice", ++sources_[handed_over->request].num_readers > 1);
     } else if (const auto* planned = std::get_if<Schedule>(&command)) {
       count_plan(planned->engine);
-      add("preempted_priority", config().policy == "priority" &&
+      add("preempted_priority", config().policy == SchedulingPolicy::kPriority &&
                                     !after().of(planned->engine).preempted->empty() &&
                                     !after().of(planned->engine).never_fits.has_value());
       if (planned->engine == EngineRole::kConsumer) count_receives();

@@ -66,7 +66,7 @@ void draw_record(Choices& choices, Config& config) {
   Record& record = config.edit_connector<Record>();
   record.num_cpu_blocks = choices.once_in(3) ? 1 + choices.below(4) : 4 + choices.below(6);
   record.block_size_factor = choices.once_in(2) ? 2 + choices.below(2) : 1;
-  record.eviction_policy = choices.once_in(2) ? "arc" : "lru";
+  record.eviction_policy = choices.once_in(2) ? EvictionPolicy::kARC : EvictionPolicy::kLRU;
   if (choices.once_in(6)) {
     record.store_threshold = 1 + choices.below(3);
     if (!choices.once_in(8)) record.max_tracker_size = 1 + choices.below(12);
@@ -74,7 +74,7 @@ void draw_record(Choices& choices, Config& config) {
   record.offload_prompt_only = choices.once_in(3);
   record.request_level_policy = choices.once_in(4);
   record.transfers_may_fail = choices.once_in(2);
-  if (config.profile != "v0.19" && choices.once_in(3)) draw_tiers(choices, record);
+  if (config.profile != Profile::kV019 && choices.once_in(3)) draw_tiers(choices, record);
   if (choices.once_in(2)) record.block_bytes = draw_block_bytes(choices);
   if (choices.once_in(2)) {
     record.engine_labels.resize(1 + choices.below(3));
@@ -370,7 +370,7 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, Engine
 Config draw_without_drafts(Choices& choices) {
   Config config = draw_small_engine(Assembly::kOffloading, choices);
   config.ranks = 1 + choices.below(3);
-  if (config.profile != "v0.19") draw_groups(kShapes, choices, config);
+  if (config.profile != Profile::kV019) draw_groups(kShapes, choices, config);
   draw_record(choices, config);
   return config;
 }

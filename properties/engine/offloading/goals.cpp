@@ -160,8 +160,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     for (const Transfer& store : *after().stores) count_store(store);
     count_not_stored();
     count_flush();
-    add("preempted_priority", config().policy == "priority" && !after().preempted->empty() &&
-                                  !after().never_fits.has_value());
+    add("preempted_priority", config().policy == SchedulingPolicy::kPriority &&
+                                  !after().preempted->empty() && !after().never_fits.has_value());
     for (const std::string& name : *after().preempted) {
       add("preempted_while_storing", has_transfer(before(), name, true));
     }

@@ -227,7 +227,7 @@ TEST(OffloadingInvariants, APromotionComesWhole) {
 /// it is shown to do.
 std::string oracle_of(const std::function<void(Observation& shown)>& lie) {
   Config config;
-  for (std::uint64_t seed = 1; config.profile != "v0.23"; ++seed) {
+  for (std::uint64_t seed = 1; config.profile != Profile::kV023; ++seed) {
     Choices choices = Choices::from_seed(seed);
     config = draw_config(choices);
   }

@@ -93,7 +93,7 @@ class DeviceDraws final : public Draws {
     if (place == 0) return Drain{role_};
     // Mostly of a stream that may fail.
     const bool loads_may = config_.groups.size() == 1 && config_.groups.front().is_full_attention();
-    const bool stores_may = config_.profile != "v0.19";
+    const bool stores_may = config_.profile != Profile::kV019;
     bool is_store = choices.once_in(2);
     if (loads_may != stores_may && !choices.once_in(16)) is_store = stores_may;
     const std::uint32_t rank = choices.below(config_.ranks);
@@ -203,13 +203,13 @@ void draw_ranks(Choices& choices, Config& config) {
   // Not priority: there a step may take a victim that it has served, whose blocks then are found
   // with tokens that nobody has computed. So it is upstream, and the tokens show it
   // (rules_test.cpp).
-  config.policy = "fcfs";
+  config.policy = SchedulingPolicy::kFCFS;
 }
 
 void draw_record(Choices& choices, offloading::Record& record) {
   record.num_cpu_blocks = choices.once_in(4) ? 1 + choices.below(4) : 4 + choices.below(12);
   record.block_size_factor = choices.once_in(2) ? 2 + choices.below(2) : 1;
-  record.eviction_policy = choices.once_in(2) ? "arc" : "lru";
+  record.eviction_policy = choices.once_in(2) ? EvictionPolicy::kARC : EvictionPolicy::kLRU;
   record.offload_prompt_only = choices.once_in(3);
   record.request_level_policy = choices.once_in(4);
   if (choices.once_in(8)) record.store_threshold = 1 + choices.below(3);
@@ -234,7 +234,7 @@ Config draw_pair(Config config, Choices& choices) {
     config.connectors = ConnectorList{nixl};
   } else {
     // Stores are under way, and their blocks soon somebody else's.
-    if (!choices.once_in(4)) config.profile = "v0.23";
+    if (!choices.once_in(4)) config.profile = Profile::kV023;
     if (!choices.once_in(4)) {
       config.num_gpu_blocks = 4 + choices.below(4);
       config.consumer_num_gpu_blocks = 0;
@@ -244,7 +244,7 @@ Config draw_pair(Config config, Choices& choices) {
     MultiRecord multi{{nixl, offloading}};
     if (choices.once_in(6)) multi.children.emplace_back(draw_simple(choices));
     if (choices.once_in(2)) std::swap(multi.children.front(), multi.children.back());
-    if (config.profile != "v0.19") multi.multi_connector_shares_blocks = true;
+    if (config.profile != Profile::kV019) multi.multi_connector_shares_blocks = true;
     config.connectors = ConnectorList{multi};
   }
   draw_eagle_and_drafts(choices, config);
@@ -256,7 +256,7 @@ Config draw_pair(Config config, Choices& choices) {
 
 Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kOffloadingOnDevice, choices);
-  if (config.profile != "v0.19") draw_groups(kShapes, choices, config);
+  if (config.profile != Profile::kV019) draw_groups(kShapes, choices, config);
   draw_ranks(choices, config);
   draw_record(choices, config.edit_connector<offloading::Record>());
   draw_eagle_and_drafts(choices, config);
@@ -277,7 +277,7 @@ Config draw_config_of_others(Choices& choices) {
     return config;
   }
   // Two children show more where stores are not held.
-  if (kind > 1 && choices.once_in(2)) config.profile = "v0.23";
+  if (kind > 1 && choices.once_in(2)) config.profile = Profile::kV023;
   config.enable_caching = true;
   auto& simple = config.edit_connector<simple::Record>();
   simple = draw_simple(choices);
@@ -286,7 +286,7 @@ Config draw_config_of_others(Choices& choices) {
     config.connectors = ConnectorList{simple};
     draw_eagle_and_drafts(choices, config);
   } else {
-    if (config.profile != "v0.19") draw_groups(kShapesOfSimple, choices, config);
+    if (config.profile != Profile::kV019) draw_groups(kShapesOfSimple, choices, config);
     draw_record(choices, config.edit_connector<offloading::Record>());
     auto& multi = config.edit_connector<MultiRecord>();
     if (choices.once_in(2)) std::swap(multi.children.front(), multi.children.back());
@@ -294,7 +294,7 @@ Config draw_config_of_others(Choices& choices) {
     if (!choices.once_in(4)) config.num_gpu_blocks = 5 + choices.below(4);
     // Without the rule a store of one child reads blocks into which the other one loads
     // (cases/engine/on_device/races/).
-    if (config.profile != "v0.19") multi.multi_connector_shares_blocks = true;
+    if (config.profile != Profile::kV019) multi.multi_connector_shares_blocks = true;
     draw_eagle_and_drafts(choices, config);
   }
   make_valid(config);

@@ -35,7 +35,7 @@ struct Shown {
 Config small_config() {
   Config config;
   make_assembly(Assembly::kOffloadingOnDevice, config);
-  config.profile = "v0.23";
+  config.profile = Profile::kV023;
   config.num_gpu_blocks = 4;
   config.hash_block_size = 2;
   config.groups = {{.kind = KVCacheSpecKind::kFullAttention, .block_size = 2}};
@@ -107,12 +107,12 @@ std::optional<Divergence> judge(const std::vector<Shown>& run) {
 /// the step, and not its blocks out of the prefix cache.
 TEST(EngineInvariants, SeeUpstreamsVictimThatAStepHasServed) {
   Config config = small_config();
-  config.profile = "v0.19";
+  config.profile = Profile::kV019;
   config.num_gpu_blocks = 5;
   config.hash_block_size = 3;
   config.groups = {{.kind = KVCacheSpecKind::kFullAttention, .block_size = 3}};
   config.max_num_batched_tokens = 7;
-  config.policy = "priority";
+  config.policy = SchedulingPolicy::kPriority;
   config.max_num_seqs = 2;
   config.long_prefill_token_threshold = 4;
   config.edit_connector<offloading::Record>().num_cpu_blocks = 1;

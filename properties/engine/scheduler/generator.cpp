@@ -276,7 +276,7 @@ class ScriptedDraws final : public Draws {
 void draw_cache(Choices& choices, Config& config) {
   static_cast<kv_cache::Config&>(config) = kv_cache::draw_config(choices);
   config.num_gpu_blocks = 5 + choices.below(20);
-  config.profile = choices.once_in(3) ? "v0.23" : "v0.19";
+  config.profile = choices.once_in(3) ? Profile::kV023 : Profile::kV019;
   config.max_num_batched_tokens = 1 + choices.below(choices.once_in(3) ? 8 : 48);
   if (config.hash_block_size > kSmallBlockMax) {
     config.max_num_batched_tokens += 2 * config.hash_block_size;
@@ -324,7 +324,7 @@ Config draw_config(Choices& choices) {
   make_assembly(Assembly::kScheduler, config);
   draw_cache(choices, config);
   draw_speculation(choices, config);
-  config.policy = choices.once_in(2) ? "priority" : "fcfs";
+  config.policy = choices.once_in(2) ? SchedulingPolicy::kPriority : SchedulingPolicy::kFCFS;
   config.max_num_seqs = choices.once_in(6) ? 1 : 2 + choices.below(4);
   if (choices.once_in(kCrowdOnceIn)) {
     config.max_num_seqs = kCrowd + 1 + choices.below(16);
@@ -335,7 +335,8 @@ Config draw_config(Choices& choices) {
   if (choices.once_in(2)) config.long_prefill_token_threshold = 1 + choices.below(6);
   config.enable_chunked_prefill = !choices.once_in(4);
   config.scheduler_reserve_full_isl = !choices.once_in(2);
-  config.kv_load_failure_policy = choices.once_in(2) ? "recompute" : "fail";
+  config.kv_load_failure_policy =
+      choices.once_in(2) ? KVLoadFailurePolicy::kRecompute : KVLoadFailurePolicy::kFail;
   const bool has_connector =
       choices.once_in(2) && std::ranges::none_of(config.groups, kv_cache::is_mamba_align);
   if (has_connector) config.connectors->emplace_back(ScriptedRecord());

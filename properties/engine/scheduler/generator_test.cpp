@@ -25,8 +25,8 @@ namespace {
 TEST(SchedulerGenerator, DrawsValidConfigurationsOfEveryShape) {
   std::set<KVCacheSpecKind> kinds;
   std::set<std::size_t> num_groups;
-  std::set<std::string> profiles;
-  std::set<std::string> policies;
+  std::set<Profile> profiles;
+  std::set<SchedulingPolicy> policies;
   std::set<std::uint32_t> num_speculative;
   int num_connectors = 0;
   int num_async = 0;
@@ -52,8 +52,8 @@ TEST(SchedulerGenerator, DrawsValidConfigurationsOfEveryShape) {
   EXPECT_EQ(kinds.size(), 5u);
   EXPECT_EQ(kinds.count(KVCacheSpecKind::kCrossAttention), 0u);
   EXPECT_EQ(num_groups, (std::set<std::size_t>{1, 2, 3, 4, 5, 6, 7, 8}));
-  EXPECT_EQ(profiles, (std::set<std::string>{"v0.19", "v0.23"}));
-  EXPECT_EQ(policies, (std::set<std::string>{"fcfs", "priority"}));
+  EXPECT_EQ(profiles, (std::set{Profile::kV019, Profile::kV023}));
+  EXPECT_EQ(policies, (std::set{SchedulingPolicy::kFCFS, SchedulingPolicy::kPriority}));
   EXPECT_EQ(num_speculative, (std::set<std::uint32_t>{0, 1, 2, 3}));
   EXPECT_GT(num_connectors, 3000);
   EXPECT_GT(num_async, 2000);

@@ -104,8 +104,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   void count_step() {
     add("two_steps_in_flight", !flushes_.empty());
     add("flush", *after().need_flush);
-    add("preempted_priority", config().policy == "priority" && !after().preempted->empty() &&
-                                  !after().never_fits.has_value());
+    add("preempted_priority", config().policy == SchedulingPolicy::kPriority &&
+                                  !after().preempted->empty() && !after().never_fits.has_value());
     flushes_.push_back(*after().need_flush);
     const bool loads = after().load_event.has_value();
     const bool stores = after().store_event.has_value();

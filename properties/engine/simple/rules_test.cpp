@@ -208,7 +208,7 @@ TEST(SimpleOffloadInvariants, WhoLoadsHasALoad) {
 /// A store whose end nobody reports: its copy goes on, and only the rules believe that it ended.
 TEST(SimpleOffloadInvariants, WhatHasEndedIsReported) {
   Config config;
-  config.profile = "v0.23";
+  config.profile = Profile::kV023;
   config.num_gpu_blocks = 8;
   make_assembly(Assembly::kSimple, config);
   config.edit_connector<Record>().num_cpu_blocks = 4;
