@@ -138,7 +138,8 @@ constexpr auto words_of(Assembly) {
   return words;
 }
 
-struct Config : kv_cache::Config {
+struct Config : kv_cache::Config, SchedulerSettings {
+  Config() { max_num_seqs = 4; }
   std::optional<Assembly> assembly;
   std::optional<ConnectorList> connectors;  ///< nothing: what the assembly says
   DeviceKind device = DeviceKind::kScripted;
@@ -147,17 +148,6 @@ struct Config : kv_cache::Config {
   std::uint32_t consumer_ranks = 1;
   std::uint32_t consumer_num_gpu_blocks = 0;
   bool tokens_only = false;
-  SchedulingPolicy policy = SchedulingPolicy::kFCFS;
-  std::uint32_t max_num_seqs = 4;
-  std::uint32_t max_num_scheduled_tokens = 0;
-  std::uint32_t long_prefill_token_threshold = 0;
-  bool enable_chunked_prefill = true;
-  bool scheduler_reserve_full_isl = true;
-  std::uint32_t num_speculative_tokens = 0;
-  bool draft_model = false;
-  bool async_scheduling = false;
-  std::uint32_t max_concurrent_batches = 1;
-  KVLoadFailurePolicy kv_load_failure_policy = KVLoadFailurePolicy::kFail;
   std::optional<bool> priority_victim_shifts_loop;
   std::optional<bool> external_blocks_after_hits;
   static void declare(auto& fields) {

@@ -186,22 +186,10 @@ class Preparation {
     }
     Parsed<KVCacheManagerConfig> kv_cache = make_kv_cache_manager_config(own, file_, position_);
     if (!kv_cache) return kv_cache.error();
-    SchedulerConfig result;
-    result.kv_cache = std::move(*kv_cache);
+    SchedulerConfig result{config_, std::move(*kv_cache)};
     Rules& rules = result.kv_cache.pool.rules;
     override_rules(object_of(config_), rules);
     if (config_.has_connector()) take_overrides(config_.connectors->front(), rules);
-    result.policy = config_.policy;
-    result.max_num_seqs = config_.max_num_seqs;
-    result.max_num_scheduled_tokens = config_.max_num_scheduled_tokens;
-    result.long_prefill_token_threshold = config_.long_prefill_token_threshold;
-    result.enable_chunked_prefill = config_.enable_chunked_prefill;
-    result.scheduler_reserve_full_isl = config_.scheduler_reserve_full_isl;
-    result.num_speculative_tokens = config_.num_speculative_tokens;
-    result.draft_model = config_.draft_model;
-    result.async_scheduling = config_.async_scheduling;
-    result.max_concurrent_batches = config_.max_concurrent_batches;
-    result.kv_load_failure_policy = config_.kv_load_failure_policy;
     if (auto expected = check_config(result, config_.has_connector())) {
       return error("this configuration", std::move(*expected));
     }

@@ -53,8 +53,8 @@ constexpr auto words_of(KVLoadFailurePolicy) {
 /// A speculative token that only the worker knows: asynchronous scheduling plans with it.
 inline constexpr TokenId kPlaceholderTokenId = 0xFFFF'FFFF;
 
-struct SchedulerConfig {
-  KVCacheManagerConfig kv_cache;  ///< rules, groups, max_model_len, max_num_batched_tokens
+/// What a scheduler is told besides its KV cache.
+struct SchedulerSettings {
   SchedulingPolicy policy = SchedulingPolicy::kFCFS;
   std::uint32_t max_num_seqs = 0;                  ///< requests that run at once
   std::uint32_t max_num_scheduled_tokens = 0;      ///< tokens per step; 0: max_num_batched_tokens
@@ -66,6 +66,11 @@ struct SchedulerConfig {
   bool async_scheduling = false;             ///< AsyncScheduler
   std::uint32_t max_concurrent_batches = 1;  ///< steps planned before the first output: 1 or 2
   KVLoadFailurePolicy kv_load_failure_policy = KVLoadFailurePolicy::kFail;
+  friend bool operator==(const SchedulerSettings&, const SchedulerSettings&) = default;
+};
+
+struct SchedulerConfig : SchedulerSettings {
+  KVCacheManagerConfig kv_cache;  ///< rules, groups, max_model_len, max_num_batched_tokens
 
   /// Tokens a step.
   std::uint32_t token_budget() const {
