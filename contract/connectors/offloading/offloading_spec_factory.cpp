@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "contract/core/declare.h"
 #include "contract/core/joined.h"
 #include "contract/core/lists.h"
 
@@ -65,12 +66,11 @@ class Settings {
     return static_cast<std::uint32_t>(number(key, otherwise, min));
   }
 
-  bool flag(std::string_view key, bool otherwise) {
+  /// As on a configuration line; the member stays where it is not set.
+  void take(std::string_view key, auto& member) {
     const Field* field = find(key);
-    if (!field) return otherwise;
-    if (const bool* value = field->value.get_if<bool>()) return *value;
-    fail(*field, "true or false");
-    return otherwise;
+    std::string expected;
+    if (field && !from_value(field->value, member, expected)) fail(*field, std::move(expected));
   }
 
   void fail(const Field& field, std::string expected) {
@@ -159,15 +159,6 @@ std::uint32_t read_num_slots(Settings& settings, const OffloadingSpecContext& co
   return static_cast<std::uint32_t>(num_slots);
 }
 
-EvictionPolicy read_eviction_policy(Settings& settings) {
-  const Field* field = settings.find("eviction_policy");
-  if (!field) return EvictionPolicy::kLRU;
-  const auto* text = field->value.get_if<std::string>();
-  const auto policy = text ? from_text<EvictionPolicy>(*text) : std::nullopt;
-  if (!policy) settings.fail(*field, "lru or arc");
-  return policy.value_or(EvictionPolicy::kLRU);
-}
-
 std::optional<InputError> find_unknown(const std::vector<Field>& fields, const std::string& file) {
   for (const Field& field : fields) {
     if (contains(kSettings, field.key)) continue;
@@ -188,11 +179,11 @@ Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& fields
   spec.kv_cache = context.kv_cache;
   spec.num_workers = context.world_size;
   spec.block_size_factor = read_block_size_factor(settings, context);
-  spec.manager.cache.policy = read_eviction_policy(settings);
+  settings.take("eviction_policy", spec.manager.cache.policy);
   spec.manager.cache.arc_refuses_with_idle_t1 = rules.arc_refuses_with_idle_t1;
   spec.manager.store_threshold = settings.small_number("store_threshold", 0, 0);
   spec.manager.max_tracker_size = settings.small_number("max_tracker_size", 64'000, 1);
-  spec.offload_prompt_only = settings.flag("offload_prompt_only", true);
+  settings.take("offload_prompt_only", spec.offload_prompt_only);
   spec.manager.cache.capacity = read_num_slots(settings, context, spec.block_size_factor);
   spec.manager.enable_events = context.kv_cache.pool.enable_kv_cache_events;
   spec.manager.rules = rules;

@@ -143,8 +143,8 @@ TEST(OffloadingSpecFactory, EachBadSettingIsNamed) {
   EXPECT_EQ(error_of(bytes + "block_size_factor=2 block_size=32"),
             "a.kvs:1:32: found block_size_factor=2, expected block_size or block_size_factor, not "
             "both");
-  expect_error("eviction_policy=fifo", "lru or arc");
-  expect_error("eviction_policy=1", "lru or arc");
+  expect_error("eviction_policy=fifo", "one of lru, arc");
+  expect_error("eviction_policy=1", "one of lru, arc");
   expect_error("store_threshold=few", "a whole number from 0 to 4294967295");
   expect_error("max_tracker_size=0", "a whole number from 1 to 4294967295");
   expect_error("offload_prompt_only=\"false\"", "true or false");
