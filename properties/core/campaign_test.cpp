@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "contract/core/scenario.h"
 #include "contract/pool/block_pool_target.h"

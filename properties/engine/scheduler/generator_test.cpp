@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdint>
 #include <set>
-#include <string>
 #include <variant>
 #include <vector>
 
