@@ -24,7 +24,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -94,33 +93,6 @@ constexpr auto words_of(Domain) {
   });
 }
 
-namespace detail {
-
-/// Takes a struct's declarations and passes each on, with its type.
-template <class Visit>
-struct FieldVisitor {
-  Visit& visit;
-
-  template <class Owner, class T>
-  void add(std::string_view name, T Owner::*member, Domain domain, std::string_view /*doc*/) {
-    visit(name, member, domain);
-  }
-  template <class Owner, class T>
-  void add(std::string_view name, T Owner::*member, std::string_view /*doc*/) {
-    visit(name, member, Domain::kPlain);
-  }
-  void optional(std::string_view name, auto member, auto... rest) { add(name, member, rest...); }
-  void result(std::string_view name, auto member, std::string_view doc) {
-    add(name, member, Domain::kResult, doc);
-  }
-  void state(std::string_view name, auto member, std::string_view doc) {
-    add(name, member, Domain::kState, doc);
-  }
-  void add_part(std::string_view prefix, auto part) { add(prefix, part, {}); }
-};
-
-}  // namespace detail
-
 /// What a command is called, and what it does. Stands for its word.
 struct Verb {
   std::string_view word;
@@ -134,27 +106,9 @@ concept Declared = requires(int& fields) {
 }
 || requires { T::kVerb; };
 
-/// Calls visit(name, pointer to member, domain) for each declared member of Struct, in order; a
-/// part is one member.
-template <Declared Struct, class Visit>
-void for_each_field(Visit&& visit) {
-  detail::FieldVisitor<Visit> fields{visit};
-  if constexpr (requires { Struct::declare(fields); }) Struct::declare(fields);
-}
-
 /// Whether the declared members are equal.
 template <Declared T>
 bool operator==(const T& a, const T& b);
-
-/// Calls visit(std::type_identity<Alternative>{}) for each alternative of a command variant, in
-/// order.
-template <class Command, class Visit>
-constexpr void for_each_command(Visit&& visit) {
-  [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
-    (visit(std::type_identity<std::variant_alternative_t<kIndex, Command>>{}), ...);
-  }
-  (std::make_index_sequence<std::variant_size_v<Command>>{});
-}
 
 /// A value that may be absent and keeps its storage while it is: observations are refilled millions
 /// of times a second. One that is moved takes the other's storage in exchange.
@@ -464,12 +418,6 @@ template <class T>
 T* get_if(const MemberRef& member) {
   if (member.declaration().type != &detail::MemberTypeOf<T>::kType) return nullptr;
   return static_cast<T*>(member.address());
-}
-
-/// The declared members as fields, in declaration order.
-template <class Struct>
-std::vector<Field> to_fields(const Struct& object) {
-  return fields_of(object_of(object));
 }
 
 /// Overwrites the declared members that the fields name.

@@ -204,7 +204,7 @@ Document to_document(const Scenario& scenario) {
   if (scenario.digests) {
     Line& digests = document.emplace_back();
     digests.verb = Digests::kLine;
-    digests.fields = to_fields(*scenario.digests);
+    digests.fields = fields_of(object_of(*scenario.digests));
   }
   for (const Step& step : scenario.steps) {
     document.push_back(to_line(step.command));

@@ -28,22 +28,40 @@ void add_state(StateHash& hash, const Component& component) {
   }
 }
 
+namespace detail {
+
+/// Takes the declarations of an observation and empties each member.
+template <class Observation>
+struct Emptier {
+  Observation& observation;
+
+  template <class Owner, class T>
+  void add(std::string_view /*name*/, T Owner::*member, auto...) {
+    T& value = observation.*member;
+    if constexpr (requires { value.reset(); }) {
+      value.reset();
+    } else if constexpr (Declared<T>) {
+      Emptier<T> part{value};
+      T::declare(part);
+    } else if constexpr (requires { value.clear(); }) {
+      value.clear();
+    } else {
+      value = T();
+    }
+  }
+  void result(auto... field) { add(field...); }
+  void state(auto... field) { add(field...); }
+  void optional(auto... field) { add(field...); }
+  void add_part(auto... field) { add(field...); }
+};
+
+}  // namespace detail
+
 /// Makes absent what an observation can do without, and the rest as in a new one; storage stays.
 template <class Observation>
 void empty(Observation& observation) {
-  for_each_field<Observation>(
-      [&]<class Owner, class T>(std::string_view, T Owner::*member, Domain) {
-        T& value = observation.*member;
-        if constexpr (requires { value.reset(); }) {
-          value.reset();
-        } else if constexpr (Declared<T>) {
-          empty(value);
-        } else if constexpr (requires { value.clear(); }) {
-          value.clear();
-        } else {
-          value = T();
-        }
-      });
+  detail::Emptier<Observation> members{observation};
+  Observation::declare(members);
 }
 
 /// What a command answers: what `run` returns; where it returns nothing, the command is never
