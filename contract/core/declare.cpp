@@ -22,6 +22,17 @@ constexpr std::int64_t kIntegerMax = static_cast<std::int64_t>(std::min<std::uin
     std::numeric_limits<T>::max(), std::numeric_limits<std::int64_t>::max()));
 
 template <class T>
+bool take(const Value& value, T& member, std::string& expected, const char* what) {
+  const T* const found = value.get_if<T>();
+  if (found) {
+    member = *found;
+  } else {
+    expected = what;
+  }
+  return found != nullptr;
+}
+
+template <class T>
 bool take_integer(const Value& value, T& member, std::string& expected) {
   const std::int64_t* found = value.get_if<std::int64_t>();
   if (!found || *found < 0 || *found > kIntegerMax<T>) {
@@ -37,17 +48,12 @@ bool take_integer(const Value& value, T& member, std::string& expected) {
 Value to_value(bool member) { return Value::Variant(member); }
 Value to_value(std::uint32_t member) { return Value::Variant(std::int64_t{member}); }
 Value to_value(std::uint64_t member) { return Value::Variant(static_cast<std::int64_t>(member)); }
+Value to_value(std::int64_t member) { return Value::Variant(member); }
 Value to_value(double member) { return Value::Variant(member); }
 Value to_value(const std::string& member) { return Value::Variant(member); }
 
 bool from_value(const Value& value, bool& member, std::string& expected) {
-  const bool* found = value.get_if<bool>();
-  if (!found) {
-    expected = "true or false";
-    return false;
-  }
-  member = *found;
-  return true;
+  return take(value, member, expected, "true or false");
 }
 
 bool from_value(const Value& value, std::uint32_t& member, std::string& expected) {
@@ -58,24 +64,16 @@ bool from_value(const Value& value, std::uint64_t& member, std::string& expected
   return take_integer(value, member, expected);
 }
 
+bool from_value(const Value& value, std::int64_t& member, std::string& expected) {
+  return take(value, member, expected, "an integer");
+}
+
 bool from_value(const Value& value, double& member, std::string& expected) {
-  const double* found = value.get_if<double>();
-  if (!found) {
-    expected = "a decimal such as 0.5";
-    return false;
-  }
-  member = *found;
-  return true;
+  return take(value, member, expected, "a decimal such as 0.5");
 }
 
 bool from_value(const Value& value, std::string& member, std::string& expected) {
-  const std::string* found = value.get_if<std::string>();
-  if (!found) {
-    expected = "a word or a quoted string";
-    return false;
-  }
-  member = *found;
-  return true;
+  return take(value, member, expected, "a word or a quoted string");
 }
 
 std::string list_of(bool) { return "a list of flags such as [true false]"; }

@@ -170,12 +170,14 @@ std::string one_of(const std::vector<std::string_view>& names);
 Value to_value(bool member);
 Value to_value(std::uint32_t member);
 Value to_value(std::uint64_t member);  ///< Requires: below 2^63
+Value to_value(std::int64_t member);
 Value to_value(double member);
 Value to_value(const std::string& member);
 
 bool from_value(const Value& value, bool& member, std::string& expected);
 bool from_value(const Value& value, std::uint32_t& member, std::string& expected);
 bool from_value(const Value& value, std::uint64_t& member, std::string& expected);
+bool from_value(const Value& value, std::int64_t& member, std::string& expected);
 bool from_value(const Value& value, double& member, std::string& expected);
 bool from_value(const Value& value, std::string& member, std::string& expected);
 
@@ -216,6 +218,17 @@ template <DeclaredRecord T>
 bool from_value(const Value& value, T& member, std::string& expected);
 template <DeclaredRecord T>
 std::string list_of(const T&);
+
+/// One of several, each of which takes what the others do not.
+template <class... T>
+Value to_value(const std::variant<T...>& member) {
+  return std::visit([](const auto& typed) { return to_value(typed); }, member);
+}
+
+template <class... T>
+bool from_value(const Value& value, std::variant<T...>& member, std::string& expected) {
+  return (from_value(value, member.template emplace<T>(), expected) || ...);
+}
 
 template <class T>
 Value to_value(const std::vector<T>& member) {

@@ -7,25 +7,12 @@ namespace kvfence::engine {
 namespace {
 
 /// Makes it the record of that word; false if there is none.
-template <std::size_t kIndex = 0>
-bool emplace(std::string_view word, ConnectorRecord& record) {
-  using Records = ConnectorRecord::variant;
-  if constexpr (kIndex == std::variant_size_v<Records>) {
-    return false;
-  } else {
-    using Record = std::variant_alternative_t<kIndex, Records>;
-    if (word != Record::kWord) return emplace<kIndex + 1>(word, record);
-    record.template emplace<kIndex>();
-    return true;
-  }
+template <class... Records>
+bool emplace(std::string_view word, std::variant<Records...>& record) {
+  return ((word == Records::kWord && (record.template emplace<Records>(), true)) || ...);
 }
 
 }  // namespace
-
-Value to_value(const ConnectorRecord& member) {
-  return std::visit([](const auto& typed) { return kvfence::to_value(typed); },
-                    member.as_variant());
-}
 
 bool from_value(const Value& value, ConnectorList& member, std::string& expected) {
   expected = "connectors such as [(offloading num_cpu_blocks=8)]";

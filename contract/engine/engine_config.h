@@ -81,7 +81,6 @@ struct ConnectorRecord
   const variant& as_variant() const { return *this; }
   variant& as_variant() { return *this; }
 };
-Value to_value(const ConnectorRecord& member);
 
 /// What copies and computes.
 ///   scripted  copies are marks that commands move, step by step; what is sampled stands in the
