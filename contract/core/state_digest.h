@@ -70,13 +70,12 @@ class StateHash {
     }
     if (filled > 0) mix(word);
   }
-  void add(const std::string& bytes) { add(std::string_view(bytes)); }
   template <class T>
   requires std::is_enum_v<T>
   void add(T value) { mix(static_cast<std::uint64_t>(value)); }
   /// Lists, sets and maps; where the order of the elements means nothing, their sum.
   template <class Range>
-  requires requires(const Range& range) {
+  requires(!std::is_convertible_v<const Range&, std::string_view>) && requires(const Range& range) {
     std::size(range);
     std::begin(range);
   }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "contract/core/check.h"
+#include "contract/core/line.h"
 #include "contract/pool/cbor.h"
 
 namespace kvfence {
@@ -84,6 +85,18 @@ GroupId get_group_id(std::string_view key) {
     group_id = (group_id << 8) | static_cast<unsigned char>(byte);
   }
   return group_id;
+}
+
+Value to_value(const BlockHash& member) { return Value::Variant(Bytes{member}); }
+
+bool from_value(const Value& value, BlockHash& member, std::string& expected) {
+  const auto* const bytes = value.get_if<Bytes>();
+  if (bytes) {
+    member = bytes->data;
+  } else {
+    expected = "bytes such as 0x01";
+  }
+  return bytes != nullptr;
 }
 
 }  // namespace kvfence

@@ -11,15 +11,25 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "contract/core/types.h"
 #include "contract/core/words.h"
 
 namespace kvfence {
 
-/// Owned and viewed hash bytes.
-using BlockHash = std::string;
+class Value;
+
+/// Owned and viewed hash bytes. A type of its own, so that it prints as bytes and not as a word.
+struct BlockHash : std::string {
+  using std::string::string;
+  using std::string::operator=;
+  BlockHash(std::string bytes) : std::string(std::move(bytes)) {}  // NOLINT
+};
 using BlockHashView = std::string_view;
+
+Value to_value(const BlockHash& member);
+bool from_value(const Value& value, BlockHash& member, std::string& expected);
 
 /// Upstream's reproducible algorithms. `sha256` and `xxhash` hash a Python pickle and exist only
 /// inside CPython. What equal hashes of different tokens do, and who can make them: README.md of

@@ -2,6 +2,7 @@
 
 /// Keys, events and multimodal items as values of the line language (contract/core/line.h).
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,18 +13,18 @@
 
 namespace kvfence {
 
-/// Packed keys by block id, empty for none. A type of its own, so that it prints as bytes and not
-/// as words.
+/// Packed keys by block id, empty for none: what an empty one prints as.
 struct KeyList : std::vector<BlockHash> {
   using std::vector<BlockHash>::vector;
 };
 
 Value to_value(const MmFeature& member);
-Value to_value(const KVCacheEvent& member);
 Value to_value(const KeyList& member);
 bool from_value(const Value& value, std::vector<MmFeature>& member, std::string& expected);
-bool from_value(const Value& value, KVCacheEvent& member, std::string& expected);
+bool from_value(const Value& value, BlockStored& member, std::string& expected);
 bool from_value(const Value& value, KeyList& member, std::string& expected);
+std::string list_of(const ExtraKey&);
+std::string list_of(const std::optional<ExtraKeys>&);
 std::string list_of(const KVCacheEvent&);
 
 /// The blocks of a pool, where the whole state is asked for.

@@ -48,12 +48,12 @@ TEST(KVCacheEvents, AConnectorsHasNoExtraKeysAtAll) {
   ASSERT_TRUE(is_read(stored + " medium=CPU)]", events));
   EXPECT_TRUE(std::get<BlockStored>(events.front()).extra_keys.empty());
   EXPECT_EQ(std::get<BlockStored>(events.front()).medium, "CPU");
-  EXPECT_FALSE(std::get<BlockStored>(events.front()).lora);
+  EXPECT_FALSE(std::get<BlockStored>(events.front()).lora_name);
   ASSERT_TRUE(is_read(stored + ")]", events));
   EXPECT_EQ(std::get<BlockStored>(events.front()).extra_keys.size(), 1U);
   ASSERT_TRUE(is_read(stored + " lora_name=a lora_id=1)]", events));
-  ASSERT_TRUE(std::get<BlockStored>(events.front()).lora);
-  EXPECT_EQ(std::get<BlockStored>(events.front()).lora->name, "a");
+  EXPECT_EQ(std::get<BlockStored>(events.front()).lora_name, "a");
+  EXPECT_FALSE(is_read(stored + " lora_name=a)]", events));
 }
 
 TEST(MmFeatures, TheLastReadAreThere) {
@@ -67,6 +67,13 @@ TEST(MmFeatures, TheLastReadAreThere) {
   EXPECT_FALSE(is_read("5", items));
   EXPECT_FALSE(is_read("[5]", items));
   EXPECT_FALSE(is_read("[(cat id=cat offset=0 length=4)]", items));
+}
+
+TEST(BlockHashes, AreReadAsTheyArePrinted) {
+  BlockHash hash;
+  ASSERT_TRUE(is_read("0x0102", hash));
+  EXPECT_EQ(print(to_value(hash)), "0x0102");
+  EXPECT_FALSE(is_read("none", hash));
 }
 
 TEST(Names, AreAList) {

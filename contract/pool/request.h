@@ -22,8 +22,13 @@ namespace kvfence {
 /// A multimodal item in the prompt: placeholder tokens [offset, offset + length).
 struct MmFeature {
   std::string identifier;
-  std::uint32_t offset = 0;  ///< tokens
-  std::uint32_t length = 0;  ///< tokens
+  std::uint32_t offset = 0;
+  std::uint32_t length = 0;
+  static void declare(auto& fields) {
+    fields.add("id", &MmFeature::identifier, "which");
+    fields.add("offset", &MmFeature::offset, "tokens before it");
+    fields.add("length", &MmFeature::length, "tokens");
+  }
   void add_to(StateHash& hash) const { hash.add_all(identifier, offset, length); }
   friend bool operator==(const MmFeature&, const MmFeature&) = default;
 };
@@ -38,8 +43,13 @@ struct LoraRequest {
 /// The extra key of a multimodal item in a block; the offset is relative to the block's start and
 /// may be negative.
 struct MmExtraKey {
+  static constexpr std::string_view kWord = "item";
   std::string identifier;
-  std::int64_t offset = 0;  ///< tokens
+  std::int64_t offset = 0;
+  static void declare(auto& fields) {
+    fields.add("id", &MmExtraKey::identifier, "which");
+    fields.add("offset", &MmExtraKey::offset, "tokens");
+  }
   void add_to(StateHash& hash) const { hash.add_all(identifier, offset); }
   friend bool operator==(const MmExtraKey&, const MmExtraKey&) = default;
 };

@@ -58,7 +58,8 @@ class EventLog::Reader {
         event.block_size = record.block_size;
         event.group_idx = record.group_idx;
         if (record.has_parent) event.parent_block_hash = next_string();
-        if (record.lora_id) event.lora = LoraRequest{next_string(), *record.lora_id};
+        event.lora_id = record.lora_id;
+        if (record.lora_id) event.lora_name = next_string();
         const auto tokens = log_.token_ids_.begin() + static_cast<std::ptrdiff_t>(token_);
         event.token_ids.assign(tokens, tokens + static_cast<std::ptrdiff_t>(record.num_tokens));
         token_ += record.num_tokens;

@@ -17,9 +17,7 @@
 namespace kvfence::detail {
 
 /// A block's key as bytes; none for an empty one.
-inline Value key_value(const BlockHash& key) {
-  return key.empty() ? Value() : Value(Value::Variant(Bytes{key}));
-}
+inline Value key_value(const BlockHash& key) { return key.empty() ? Value() : to_value(key); }
 
 /// A side that only words describe.
 inline Value phrase(std::string_view text) { return Value(Value::Variant(std::string(text))); }

@@ -103,7 +103,7 @@ std::optional<Mismatch> EventMirror::compare(const KeyList& keys, const BlockPoo
   if (size_ > 0) {
     const Entry& entry = entries_[0];
     const std::string is = std::to_string(entry.count) + (entry.count > 0 ? " more" : " less");
-    Record hash{"index", {{"block_hash", Value(Value::Variant(Bytes{entry.hash})), {}}}};
+    Record hash{"index", {{"block_hash", to_value(entry.hash), {}}}};
     hash.fields.push_back({"is", phrase(is), {}});
     return Mismatch{"events", phrase("an index that holds the keys"),
                     Value(Value::Variant(std::move(hash)))};

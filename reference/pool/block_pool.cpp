@@ -152,7 +152,10 @@ BlockStored BlockPool::block_stored(const CacheFullBlocksArgs& args) const {
 
   BlockStored event;
   event.block_size = args.block_size;
-  event.lora = args.request.spec().lora;
+  if (const auto& lora = args.request.spec().lora) {
+    event.lora_name = lora->name;
+    event.lora_id = lora->id;
+  }
   if (config_.rules.events_carry_group) event.group_idx = args.kv_cache_group_id;
   if (args.num_cached_blocks > 0) event.parent_block_hash = hashes[args.num_cached_blocks - 1];
 

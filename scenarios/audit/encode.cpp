@@ -167,10 +167,8 @@ StoredEvent to_stored(const BlockStored& event) {
   stored.token_ids = event.token_ids;
   stored.block_size = event.block_size;
   stored.medium = event.medium.value_or(kGpu);
-  if (event.lora) {
-    stored.lora_id = event.lora->id;
-    stored.lora_name = event.lora->name;
-  }
+  stored.lora_id = event.lora_id;
+  stored.lora_name = event.lora_name;
   if (!event.extra_keys.empty()) stored.extra_keys.emplace();
   for (const auto& keys : event.extra_keys) {
     auto& of_block = stored.extra_keys->emplace_back();

@@ -120,7 +120,8 @@ TEST(EncodeEvents, MakesEventsOfWhatAPoolReports) {
   stored.parent_block_hash = "fedcba9876543210";
   stored.token_ids = {1, 2};
   stored.block_size = 2;
-  stored.lora = LoraRequest{"adapter", 7};
+  stored.lora_name = "adapter";
+  stored.lora_id = 7;
   stored.extra_keys = {ExtraKeys{std::string("adapter"), MmExtraKey{"image", -3}}};
   stored.group_idx = 4;
   const Event event = to_event(stored);

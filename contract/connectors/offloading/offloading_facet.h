@@ -28,15 +28,6 @@
 
 namespace kvfence {
 
-/// One key, printed as bytes.
-struct KeyBytes {
-  std::string bytes;
-  friend bool operator==(const KeyBytes&, const KeyBytes&) = default;
-};
-
-Value to_value(const KeyBytes& member);
-bool from_value(const Value& value, KeyBytes& member, std::string& expected);
-
 namespace engine::offloading {
 
 using kvfence::operator==;
@@ -269,7 +260,7 @@ struct Operation {
 };
 
 // Of the CPU cache's policy.
-using OffloadedBlock = eviction::EntryOf<KeyBytes>;
+using OffloadedBlock = eviction::EntryOf<BlockHash>;
 using Lists = eviction::ListsOf<OffloadedBlock, KeyList>;
 
 // The primary tier is the CPU cache.

@@ -117,16 +117,6 @@ OffloadPromMetricsConfig metrics_config(const std::vector<std::uint32_t>& engine
 
 }  // namespace
 
-Value to_value(const KeyBytes& member) { return Value::Variant(Bytes{member.bytes}); }
-
-bool from_value(const Value& value, KeyBytes& member, std::string& expected) {
-  expected = "a key";
-  KeyList keys;
-  if (!from_value(Value(Value::Variant(Value::List{value})), keys, expected)) return false;
-  member.bytes = keys.front();
-  return true;
-}
-
 SecondaryTierFactory scripted_tier_types(std::shared_ptr<TierCalls> calls,
                                          MakeTierFiles make_files) {
   SecondaryTierFactory factory;

@@ -76,13 +76,6 @@ TEST(ConnectorSetup, TiersNeedTheirSpec) {
             "found num_tiers=1 with spec_name=CPUOffloadingSpec, expected TieringOffloadingSpec");
 }
 
-TEST(KeyBytes, AreReadAsTheyArePrinted) {
-  KeyBytes key;
-  std::string expected;
-  ASSERT_TRUE(from_value(*parse_value("0x0102"), key, expected));
-  EXPECT_EQ(print(to_value(key)), "0x0102");
-}
-
 TEST(ConnectorSetup, TheSpecListsTheTiers) {
   engine::Config config = config_of({full(4)});
   config.hash_block_size = 4;

@@ -44,7 +44,7 @@ void observe_blocks(const std::vector<PolicyEntry>& entries, std::vector<Offload
   blocks.resize(entries.size());
   for (std::size_t index = 0; index < entries.size(); ++index) {
     const BlockStatus& status = entries[index].status;
-    blocks[index].key.bytes = entries[index].key;
+    blocks[index].key = entries[index].key;
     blocks[index].slot = status.slot;
     blocks[index].ready = status.ref_cnt != kNotReady;
     blocks[index].readers = static_cast<std::uint32_t>(std::max(status.ref_cnt, 0));

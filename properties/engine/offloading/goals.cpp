@@ -111,7 +111,7 @@ bool has_transfer(const Observation& observation, std::string_view name, bool st
 
 std::vector<std::string> keys_of(const Observation& observation) {
   std::vector<std::string> keys;
-  for (const OffloadedBlock* block : observation.blocks()) keys.push_back(block->key.bytes);
+  for (const OffloadedBlock* block : observation.blocks()) keys.push_back(block->key);
   return keys;
 }
 

@@ -96,7 +96,7 @@ constexpr std::uint32_t kQuietStepsMax = 3;
 
 const OffloadedBlock* find_block(const Observation& observation, const std::string& key) {
   for (const OffloadedBlock* block : observation.blocks()) {
-    if (block->key.bytes == key) return block;
+    if (block->key == key) return block;
   }
   return nullptr;
 }
@@ -686,7 +686,7 @@ class Invariants final : public Rules {
     std::set<SlotId> slots;
     std::set<std::string> keys;
     for (const OffloadedBlock* block : observation.blocks()) {
-      if (slots.insert(block->slot).second && keys.insert(block->key.bytes).second) continue;
+      if (slots.insert(block->slot).second && keys.insert(block->key).second) continue;
       return broken("slots_add_up", slot_name(block->slot), "a slot and a key of its own",
                     "others");
     }
@@ -715,7 +715,7 @@ class Invariants final : public Rules {
     }
     for (const OffloadedBlock* block : observation.blocks()) {
       if (!block->ready || flushed.contains(block->slot)) continue;
-      if (auto found = check_slot(block->key.bytes, block->slot)) return found;
+      if (auto found = check_slot(block->key, block->slot)) return found;
     }
     return std::nullopt;
   }

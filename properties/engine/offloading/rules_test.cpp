@@ -148,7 +148,7 @@ TEST(OffloadingInvariants, AReadySlotHoldsItsKey) {
   // A ready block, whose slot has other bytes.
   expect_caught("offloading.8", [](const Command&, Observation& shown) {
     if (!shown.damaged.has_value() || in(shown.t1).empty()) return false;
-    in(shown.damaged).push_back(in(shown.t1).front().key.bytes);
+    in(shown.damaged).push_back(in(shown.t1).front().key);
     return true;
   });
   // Another slot goes down.
