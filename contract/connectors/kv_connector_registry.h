@@ -26,10 +26,10 @@ struct SimpleCPUOffloadSpec;
 struct SynchronousConnectorSpec;
 class DisaggregatedConsumer;
 class DisaggregatedProducer;
-class DisaggregatedWorker;
 class SharedStorage;
 class SynchronousConnectorScheduler;
 class SynchronousConnectorWorker;
+class Transport;
 
 /// Makes the halves of connectors, one for each of upstream's roles. Of a kind there are all of
 /// them, or none. They may give null, which is a failure of the implementation.
@@ -53,11 +53,11 @@ struct KVConnectorFactories {
        SharedStorage&>
       make_files_worker;
 
-  /// A pair's.
+  /// A pair's, over a transport that outlives the workers.
   Make<DisaggregatedProducer, const DisaggregatedSpec&> make_producer;
   Make<DisaggregatedConsumer, const DisaggregatedSpec&> make_consumer;
-  Make<DisaggregatedWorker, const DisaggregatedSpec&, std::uint32_t /*rank*/> make_producer_worker;
-  Make<DisaggregatedWorker, const DisaggregatedSpec&, std::uint32_t /*rank*/> make_consumer_worker;
+  Make<KVConnectorWorker, const DisaggregatedSpec&, std::uint32_t /*rank*/, Transport&>
+      make_producer_worker, make_consumer_worker;
 
   /// Of "offloading", "simple", "files" and "nixl" those that are there.
   std::vector<std::string> kinds() const { return kinds_where(/*whole=*/true); }

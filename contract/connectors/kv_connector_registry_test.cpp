@@ -136,7 +136,9 @@ TEST(KVConnectorFactories, APairNeedsEveryHalf) {
   KVConnectorFactories factories;
   factories.make_producer = [](const DisaggregatedSpec&) { return nullptr; };
   factories.make_consumer = [](const DisaggregatedSpec&) { return nullptr; };
-  factories.make_producer_worker = [](const DisaggregatedSpec&, std::uint32_t) { return nullptr; };
+  factories.make_producer_worker = [](const DisaggregatedSpec&, std::uint32_t, Transport&) {
+    return nullptr;
+  };
   EXPECT_EQ(factories.kinds(), Names());
   EXPECT_EQ(factories.half_kinds(), Names{"nixl"});
   factories.make_consumer_worker = factories.make_producer_worker;

@@ -365,10 +365,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       case Kind::kScripted:
         break;
     }
-    auto worker = role == EngineRole::kProducer ? parts_.make_producer_worker(*setup_.nixl, number)
-                                                : parts_.make_consumer_worker(*setup_.nixl, number);
-    if (!worker) return nullptr;
-    return std::make_unique<NixlWorkerHalf>(std::move(worker), nixl_.transport());
+    const auto& make =
+        role == EngineRole::kProducer ? parts_.make_producer_worker : parts_.make_consumer_worker;
+    return make(*setup_.nixl, number, nixl_.transport());
   }
 
   Engine& engine_of(EngineRole role) { return engines_[static_cast<std::size_t>(role)]; }

@@ -161,9 +161,7 @@ class DisaggregatedConsumer : public KVConnector {
   virtual void tell_time(Seconds now) = 0;
 };
 
-/// A worker's half: what the model runner of one rank asks of it in each step, in the order in
-/// which the members stand. A value behind an interface, as KVConnector. The transport is that of
-/// the pair, the same in each call; the metadata are those of its scheduler's half.
+/// A worker's half, as KVConnectorWorker. The metadata are those of its scheduler's half.
 ///
 /// A consumer's rank reads from rank / (consumers / producers) of the producer where there are at
 /// least as many consumer's ranks, else from the producers / consumers ranks from rank *
@@ -195,42 +193,20 @@ class DisaggregatedConsumer : public KVConnector {
 ///
 /// Aggregation over ranks: KVOutputAggregator (contract/connectors/kv_output_aggregator.h), one an
 /// engine.
-class DisaggregatedWorker {
+class DisaggregatedWorker : public KVConnectorWorker {
  public:
-  virtual ~DisaggregatedWorker() = default;
-  virtual std::unique_ptr<DisaggregatedWorker> clone() const = 0;
-
-  /// Before the forward pass.
-  virtual void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) = 0;
-
-  /// Last. Replaces out.
-  virtual void get_finished(Transport& transport, KVConnectorWorkerOutput& out) = 0;
-
-  /// As KVConnector's.
-  virtual void add_to(StateHash& hash) const { hash.add_unknown(); }
-};
-
-using DisaggregatedWorkerHandle = Cloned<DisaggregatedWorker>;
-
-/// The worker's half of NIXL as a KVConnectorWorker, over the transport of its pair.
-class NixlWorkerHalf final : public Cloning<NixlWorkerHalf, KVConnectorWorker> {
- public:
-  /// transport: outlives it.
-  NixlWorkerHalf(std::unique_ptr<DisaggregatedWorker> worker, Transport& transport)
-      : worker_(std::move(worker)), transport_(&transport) {}
+  /// transport: of the pair; outlives it.
+  explicit DisaggregatedWorker(Transport& transport) : transport_(&transport) {}
 
   bool prefer_cross_layer_blocks() const override { return true; }
   std::shared_ptr<const KVConnectorHandshakeMetadata> get_handshake_metadata() override {
     return std::make_shared<NixlHandshake>(*transport_);
   }
-  void start_load_kv() override { worker_->start_load_kv(bound_metadata(), *transport_); }
-  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
-    worker_->get_finished(*transport_, out);
-  }
-  void add_to(StateHash& hash) const override { hash.add(worker_); }
+
+ protected:
+  Transport& transport() const { return *transport_; }
 
  private:
-  DisaggregatedWorkerHandle worker_;
   Transport* transport_;
 };
 

@@ -14,9 +14,11 @@ std::unique_ptr<kvfence::DisaggregatedProducer> make_disaggregated_producer(
     const DisaggregatedSpec& spec);
 std::unique_ptr<kvfence::DisaggregatedConsumer> make_disaggregated_consumer(
     const DisaggregatedSpec& spec);
-std::unique_ptr<DisaggregatedWorker> make_disaggregated_producer_worker(
-    const DisaggregatedSpec& spec, std::uint32_t rank);
-std::unique_ptr<DisaggregatedWorker> make_disaggregated_consumer_worker(
-    const DisaggregatedSpec& spec, std::uint32_t rank);
+std::unique_ptr<KVConnectorWorker> make_disaggregated_producer_worker(const DisaggregatedSpec& spec,
+                                                                      std::uint32_t rank,
+                                                                      Transport& transport);
+std::unique_ptr<KVConnectorWorker> make_disaggregated_consumer_worker(const DisaggregatedSpec& spec,
+                                                                      std::uint32_t rank,
+                                                                      Transport& transport);
 
 }  // namespace kvfence::optimized

@@ -78,8 +78,8 @@ class World final : private ConnectorHost {
   explicit World(const DisaggregatedSpec& spec)
       : producer_(make_disaggregated_producer(spec)),
         consumer_(make_disaggregated_consumer(spec)),
-        workers_{make_disaggregated_producer_worker(spec, 0),
-                 make_disaggregated_consumer_worker(spec, 0)} {
+        workers_{make_disaggregated_producer_worker(spec, 0, transport_),
+                 make_disaggregated_consumer_worker(spec, 0, transport_)} {
     report_.finished_recving.resize(1);
   }
 
@@ -140,8 +140,9 @@ class World final : private ConnectorHost {
     transport_.num_allocated = 0;
     add(
         [&] {
-          workers_[role]->start_load_kv(*metadata_, transport_);
-          workers_[role]->get_finished(transport_, reports_[role]);
+          workers_[role]->bind_connector_metadata(*metadata_);
+          workers_[role]->start_load_kv();
+          workers_[role]->get_finished({}, reports_[role]);
           aggregators_[role].aggregate(std::span(&reports_[role], 1), aggregated_);
         },
         cost.of_workers);
@@ -157,9 +158,9 @@ class World final : private ConnectorHost {
 
   std::unique_ptr<DisaggregatedProducer> producer_;
   std::unique_ptr<DisaggregatedConsumer> consumer_;
-  std::array<std::unique_ptr<DisaggregatedWorker>, 2> workers_;
-  std::array<KVOutputAggregator, 2> aggregators_{KVOutputAggregator(1), KVOutputAggregator(1)};
   BriskTransport transport_;
+  std::array<std::unique_ptr<KVConnectorWorker>, 2> workers_;
+  std::array<KVOutputAggregator, 2> aggregators_{KVOutputAggregator(1), KVOutputAggregator(1)};
   Request request_{RequestSpec{}, HashConfig{}};
   KVTransferParams prefill_params_{std::nullopt, /*do_remote_decode=*/true};
   BlocksByGroup blocks_ = {{1, 2}};

@@ -66,7 +66,7 @@ class DisaggregatedOperationCount : public testing::TestWithParam<std::uint32_t>
 class Waiting {
  public:
   explicit Waiting(std::uint32_t size)
-      : worker_(make_disaggregated_producer_worker(spec_of(), /*rank=*/0)) {
+      : worker_(make_disaggregated_producer_worker(spec_of(), /*rank=*/0, transport_)) {
     ProducerMetadata metadata;
     for (std::uint32_t index = 0; index < size; ++index) {
       metadata.reqs_in_batch.push_back(name_of(index));
@@ -83,8 +83,9 @@ class Waiting {
   /// Comparisons and requests of one more step.
   std::uint64_t step(const ProducerMetadata& metadata = {}) {
     const OperationCounts before = operation_counts;
-    worker_->start_load_kv(metadata, transport_);
-    worker_->get_finished(transport_, out_);
+    worker_->bind_connector_metadata(metadata);
+    worker_->start_load_kv();
+    worker_->get_finished({}, out_);
     return operation_counts.links - before.links + operation_counts.requests - before.requests;
   }
 
@@ -97,8 +98,8 @@ class Waiting {
   std::size_t num_reported() const { return out_.finished_sending.size(); }
 
  private:
-  std::unique_ptr<DisaggregatedWorker> worker_;
   StillTransport transport_;
+  std::unique_ptr<KVConnectorWorker> worker_;
   KVConnectorWorkerOutput out_;
 };
 
@@ -135,13 +136,14 @@ TEST_P(DisaggregatedOperationCount, WhatExpiresCostsItselfAlone) {
 }
 
 TEST_P(DisaggregatedOperationCount, AConsumersStepCostsWhatItStartsAndWhatEnded) {
-  const auto worker = make_disaggregated_consumer_worker(spec_of(), /*rank=*/0);
   StillTransport transport;
+  const auto worker = make_disaggregated_consumer_worker(spec_of(), /*rank=*/0, transport);
   KVConnectorWorkerOutput out;
   const auto step = [&](const ConsumerMetadata& metadata) {
     const std::uint64_t before = operation_counts.requests;
-    worker->start_load_kv(metadata, transport);
-    worker->get_finished(transport, out);
+    worker->bind_connector_metadata(metadata);
+    worker->start_load_kv();
+    worker->get_finished({}, out);
     return operation_counts.requests - before;
   };
   ConsumerMetadata metadata;

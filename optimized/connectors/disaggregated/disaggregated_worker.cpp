@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,16 +50,18 @@ class DisaggregatedProducerWorker final
     : public Cloning<DisaggregatedProducerWorker, DisaggregatedWorker> {
  public:
   /// Requires: check_spec(spec) finds nothing, and rank is one of the producer.
-  DisaggregatedProducerWorker(const DisaggregatedSpec& spec, std::uint32_t rank)
-      : rank_(rank),
+  DisaggregatedProducerWorker(const DisaggregatedSpec& spec, std::uint32_t rank,
+                              Transport& transport)
+      : Cloning(transport),
+        rank_(rank),
         readers_(peer_ranks(rank, spec.producer_world_size, spec.consumer_world_size)),
         num_words_((readers_.count + kBitsPerWord - 1) / kBitsPerWord) {
     // Twice the longest deadline still fits.
     if (spec.deadline) renewed_for_ = *spec.deadline * 2 / 3;
   }
 
-  void start_load_kv(const KVConnectorMetadata& metadata, Transport&) override {
-    const auto& told = metadata_of<ProducerMetadata>(metadata);
+  void start_load_kv() override {
+    const auto& told = metadata_of<ProducerMetadata>(bound_metadata());
     for (const std::string& id : told.reqs_in_batch) find_or_add(id);
     for (const std::string& id : told.reqs_not_processed) {
       if (const std::optional<std::uint32_t> slot = expected_.find(id)) forget(*slot);
@@ -70,16 +73,16 @@ class DisaggregatedProducerWorker final
     }
   }
 
-  void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override {
+  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     out.clear();
-    transport.get_new_notices(rank_, notices_);
-    for (const Notice& notice : notices_) take_notice(notice, transport, out);
-    while (!deadlines_.empty() && has_expired(deadlines_.top(), transport.now())) {
+    transport().get_new_notices(rank_, notices_);
+    for (const Notice& notice : notices_) take_notice(notice, out);
+    while (!deadlines_.empty() && has_expired(deadlines_.top(), transport().now())) {
       const std::uint32_t slot = deadlines_.top();
       forget(slot);
       const std::string& id = expected_[slot].id;
       out.finished_sending.push_back(id);
-      transport.close(rank_, id);
+      transport().close(rank_, id);
     }
   }
 
@@ -150,16 +153,16 @@ class DisaggregatedProducerWorker final
     return --expected_[slot].num_missing == 0;
   }
 
-  void take_notice(const Notice& notice, Transport& transport, KVConnectorWorkerOutput& out) {
+  void take_notice(const Notice& notice, KVConnectorWorkerOutput& out) {
     for (const std::string& id : notice.requests) {
       const std::optional<std::uint32_t> slot = expected_.find(id);
       if (notice.is_heartbeat) {
-        if (slot) renew(*slot, transport.now());
+        if (slot) renew(*slot, transport().now());
         continue;
       }
       if (!slot || !is_last_word(*slot, notice.rank)) continue;
       out.finished_sending.push_back(id);
-      transport.close(rank_, id);
+      transport().close(rank_, id);
       forget(*slot);
     }
   }
@@ -186,32 +189,34 @@ class DisaggregatedConsumerWorker final
     : public Cloning<DisaggregatedConsumerWorker, DisaggregatedWorker> {
  public:
   /// Requires: check_spec(spec) finds nothing, and rank is one of the consumer.
-  DisaggregatedConsumerWorker(const DisaggregatedSpec& spec, std::uint32_t rank)
-      : rank_(rank),
+  DisaggregatedConsumerWorker(const DisaggregatedSpec& spec, std::uint32_t rank,
+                              Transport& transport)
+      : Cloning(transport),
+        rank_(rank),
         producers_(peer_ranks(rank, spec.consumer_world_size, spec.producer_world_size)) {
     read_.rank = rank;
     notice_.rank = rank;
   }
 
-  void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override {
-    const auto& told = metadata_of<ConsumerMetadata>(metadata);
+  void start_load_kv() override {
+    const auto& told = metadata_of<ConsumerMetadata>(bound_metadata());
     for (const ConsumerMetadata::Receive& receive : told.reqs_to_recv) {
       if (receive.local_blocks.empty()) {
         notice_.requests.resize(1);
         notice_.requests.front() = receive.remote_request;
-        send_notices(/*is_heartbeat=*/false, transport);
+        send_notices(/*is_heartbeat=*/false);
       } else {
-        start_reads(receive, transport);
+        start_reads(receive);
       }
     }
     if (told.heartbeats.empty()) return;
     notice_.requests = told.heartbeats;
-    send_notices(/*is_heartbeat=*/true, transport);
+    send_notices(/*is_heartbeat=*/true);
   }
 
-  void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override {
+  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     out.clear();
-    transport.get_finished_reads(rank_, results_);
+    transport().get_finished_reads(rank_, results_);
     for (const ReadResult& result : results_) {
       const std::uint32_t slot = slot_of_read_.find(result.read);
       KVFENCE_CHECK(slot != slot_of_read_.kNone, "the end of a read that was not started");
@@ -233,7 +238,7 @@ class DisaggregatedConsumerWorker final
     void add_to(StateHash& hash) const { hash.add_all(request, local_blocks, num_reads); }
   };
 
-  void start_reads(const ConsumerMetadata::Receive& receive, Transport& transport) {
+  void start_reads(const ConsumerMetadata::Receive& receive) {
     const std::uint32_t slot = add(receive);
     read_.request = receive.request;
     read_.remote_request = receive.remote_request;
@@ -241,16 +246,16 @@ class DisaggregatedConsumerWorker final
     read_.remote_blocks = receive.remote_blocks;
     for (std::uint32_t index = 0; index < producers_.count; ++index) {
       read_.remote_rank = producers_.first + index;
-      slot_of_read_.insert(transport.read(read_), slot);
+      slot_of_read_.insert(transport().read(read_), slot);
     }
   }
 
   /// Of what stands in notice_, to each producer.
-  void send_notices(bool is_heartbeat, Transport& transport) {
+  void send_notices(bool is_heartbeat) {
     notice_.is_heartbeat = is_heartbeat;
     for (std::uint32_t index = 0; index < producers_.count; ++index) {
       notice_.remote_rank = producers_.first + index;
-      transport.send_notice(notice_);
+      transport().send_notice(notice_);
     }
   }
 
@@ -288,23 +293,25 @@ class DisaggregatedConsumerWorker final
 };
 
 template <class Worker>
-std::unique_ptr<DisaggregatedWorker> make_worker(const DisaggregatedSpec& spec, std::uint32_t rank,
-                                                 std::uint32_t world_size) {
+std::unique_ptr<KVConnectorWorker> make_worker(const DisaggregatedSpec& spec, std::uint32_t rank,
+                                               std::uint32_t world_size, Transport& transport) {
   KVFENCE_CHECK(!check_spec(spec), "no half can be built from the spec");
   KVFENCE_CHECK(rank < world_size, "a rank beyond those of the engine");
-  return std::make_unique<Worker>(spec, rank);
+  return std::make_unique<Worker>(spec, rank, transport);
 }
 
 }  // namespace
 
-std::unique_ptr<DisaggregatedWorker> make_disaggregated_producer_worker(
-    const DisaggregatedSpec& spec, std::uint32_t rank) {
-  return make_worker<DisaggregatedProducerWorker>(spec, rank, spec.producer_world_size);
+std::unique_ptr<KVConnectorWorker> make_disaggregated_producer_worker(const DisaggregatedSpec& spec,
+                                                                      std::uint32_t rank,
+                                                                      Transport& transport) {
+  return make_worker<DisaggregatedProducerWorker>(spec, rank, spec.producer_world_size, transport);
 }
 
-std::unique_ptr<DisaggregatedWorker> make_disaggregated_consumer_worker(
-    const DisaggregatedSpec& spec, std::uint32_t rank) {
-  return make_worker<DisaggregatedConsumerWorker>(spec, rank, spec.consumer_world_size);
+std::unique_ptr<KVConnectorWorker> make_disaggregated_consumer_worker(const DisaggregatedSpec& spec,
+                                                                      std::uint32_t rank,
+                                                                      Transport& transport) {
+  return make_worker<DisaggregatedConsumerWorker>(spec, rank, spec.consumer_world_size, transport);
 }
 
 }  // namespace kvfence::optimized

@@ -28,20 +28,21 @@ DisaggregatedSpec spec_of(std::uint32_t producers, std::uint32_t consumers) {
   return spec;
 }
 
-KVConnectorWorkerOutput run(DisaggregatedWorker& worker, const KVConnectorMetadata& metadata,
-                            ScriptedTransport& transport) {
-  worker.start_load_kv(metadata, transport);
+KVConnectorWorkerOutput run(KVConnectorWorker& worker, const KVConnectorMetadata& metadata) {
+  worker.bind_connector_metadata(metadata);
+  worker.start_load_kv();
   KVConnectorWorkerOutput out;
   out.finished_sending = {"left over"};
   out.invalid_block_ids = {9};
-  worker.get_finished(transport, out);
+  worker.get_finished({}, out);
   std::sort(out.invalid_block_ids.begin(), out.invalid_block_ids.end());
   return out;
 }
 
 /// What a side makes the workers of both engines with.
 struct Makers {
-  using Make = std::unique_ptr<DisaggregatedWorker> (*)(const DisaggregatedSpec&, std::uint32_t);
+  using Make = std::unique_ptr<KVConnectorWorker> (*)(const DisaggregatedSpec&, std::uint32_t,
+                                                      Transport&);
   Make producer;
   Make consumer;
 };
@@ -60,11 +61,12 @@ constexpr Maker kSides[] = {
 
 class ProducerRank {
  public:
-  explicit ProducerRank(std::unique_ptr<DisaggregatedWorker> worker) : worker_(std::move(worker)) {}
+  ProducerRank(Makers::Make make, const DisaggregatedSpec& spec, std::uint32_t rank)
+      : worker_(make(spec, rank, transport_)) {}
 
   /// The requests that a step reports, sorted: their order means nothing.
   Names step(const ProducerMetadata& metadata = {}) {
-    const KVConnectorWorkerOutput out = run(*worker_, metadata, transport_);
+    const KVConnectorWorkerOutput out = run(*worker_, metadata);
     EXPECT_TRUE(out.finished_recving.empty());
     EXPECT_TRUE(out.invalid_block_ids.empty());
     Names sent = out.finished_sending;
@@ -97,15 +99,15 @@ class ProducerRank {
   ScriptedTransport& transport() { return transport_; }
 
  private:
-  std::unique_ptr<DisaggregatedWorker> worker_;
   ScriptedTransport transport_;
+  std::unique_ptr<KVConnectorWorker> worker_;
   NoticeId num_notices_ = 0;
 };
 
 class ProducerWorkerRules : public ::testing::TestWithParam<Maker> {
  protected:
   static ProducerRank rank_of(const DisaggregatedSpec& spec, std::uint32_t rank = 0) {
-    return ProducerRank(GetParam().make.producer(spec, rank));
+    return ProducerRank(GetParam().make.producer, spec, rank);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Nixl, ProducerWorkerRules, ::testing::ValuesIn(kSides), SideNames());
@@ -240,12 +242,13 @@ TEST_P(ProducerWorkerRules, AHeartbeatGivesNoDeadline) {
 
 class ConsumerRank {
  public:
-  explicit ConsumerRank(std::unique_ptr<DisaggregatedWorker> worker) : worker_(std::move(worker)) {
+  ConsumerRank(Makers::Make make, const DisaggregatedSpec& spec, std::uint32_t rank)
+      : worker_(make(spec, rank, transport_)) {
     for (std::uint32_t source = 0; source < 4; ++source) transport_.listen(source);
   }
 
   KVConnectorWorkerOutput step(const ConsumerMetadata& metadata = {}) {
-    const KVConnectorWorkerOutput out = run(*worker_, metadata, transport_);
+    const KVConnectorWorkerOutput out = run(*worker_, metadata);
     EXPECT_TRUE(out.finished_sending.empty());
     return out;
   }
@@ -264,14 +267,14 @@ class ConsumerRank {
   ScriptedTransport& transport() { return transport_; }
 
  private:
-  std::unique_ptr<DisaggregatedWorker> worker_;
   ScriptedTransport transport_;
+  std::unique_ptr<KVConnectorWorker> worker_;
 };
 
 class ConsumerWorkerRules : public ::testing::TestWithParam<Maker> {
  protected:
   static ConsumerRank rank_of(const DisaggregatedSpec& spec, std::uint32_t rank = 0) {
-    return ConsumerRank(GetParam().make.consumer(spec, rank));
+    return ConsumerRank(GetParam().make.consumer, spec, rank);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Nixl, ConsumerWorkerRules, ::testing::ValuesIn(kSides), SideNames());

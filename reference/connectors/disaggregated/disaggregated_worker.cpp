@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,14 +24,15 @@ class DisaggregatedProducerWorker final
     : public Cloning<DisaggregatedProducerWorker, DisaggregatedWorker> {
  public:
   /// Requires: check_spec(spec) finds nothing wrong, rank < spec.producer_world_size
-  DisaggregatedProducerWorker(const DisaggregatedSpec& spec, std::uint32_t rank)
-      : spec_(spec), rank_(rank) {
+  DisaggregatedProducerWorker(const DisaggregatedSpec& spec, std::uint32_t rank,
+                              Transport& transport)
+      : Cloning(transport), spec_(spec), rank_(rank) {
     KVFENCE_CHECK(!check_spec(spec) && rank < spec.producer_world_size, "a rank of the producer");
   }
 
   // Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorWorker.start_load_kv
-  void start_load_kv(const KVConnectorMetadata& metadata, Transport& /*transport*/) override {
-    const auto& told = metadata_of<ProducerMetadata>(metadata);
+  void start_load_kv() override {
+    const auto& told = metadata_of<ProducerMetadata>(bound_metadata());
     for (const std::string& request : told.reqs_in_batch) {
       if (find(request) == nullptr) expected_.emplace_back().request = request;
     }
@@ -47,27 +49,27 @@ class DisaggregatedProducerWorker final
   // Notices come before the deadlines: what both name is finished once.
   // Source: vLLM v0.19.0 v1/nixl_connector.py get_finished, _get_new_notifs; ranks instead of
   // notices, and deadlines after one that is not over: ours
-  void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override {
+  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     out = {};
     std::vector<Notice> notices;
-    transport.get_new_notices(rank_, notices);
+    transport().get_new_notices(rank_, notices);
     for (const Notice& notice : notices) {
       if (notice.is_heartbeat) {
-        extend(notice, transport.now());
+        extend(notice, transport().now());
         continue;
       }
       const std::string& request = notice.requests.front();
       Expected* const expected = find(request);
       if (expected == nullptr || !is_reader(notice.rank)) continue;
       expected->done_ranks.insert(notice.rank);
-      if (expected->done_ranks.size() == num_readers()) finish(request, transport, out);
+      if (expected->done_ranks.size() == num_readers()) finish(request, out);
     }
     std::vector<std::string> over;
     for (const Expected& expected : expected_) {
-      if (expected.expires && *expected.expires <= transport.now())
+      if (expected.expires && *expected.expires <= transport().now())
         over.push_back(expected.request);
     }
-    for (const std::string& request : over) finish(request, transport, out);
+    for (const std::string& request : over) finish(request, out);
   }
 
   void add_to(StateHash& hash) const override { hash.add_all(expected_); }
@@ -117,8 +119,8 @@ class DisaggregatedProducerWorker final
   }
 
   // Source: vLLM v0.19.0 v1/nixl_connector.py get_finished, _get_new_notifs; closing: ours
-  void finish(const std::string& request, Transport& transport, KVConnectorWorkerOutput& out) {
-    transport.close(rank_, request);
+  void finish(const std::string& request, KVConnectorWorkerOutput& out) {
+    transport().close(rank_, request);
     out.finished_sending.push_back(request);
     std::erase_if(expected_, [&](const Expected& expected) { return expected.request == request; });
   }
@@ -134,40 +136,41 @@ class DisaggregatedConsumerWorker final
     : public Cloning<DisaggregatedConsumerWorker, DisaggregatedWorker> {
  public:
   /// Requires: check_spec(spec) finds nothing wrong, rank < spec.consumer_world_size
-  DisaggregatedConsumerWorker(const DisaggregatedSpec& spec, std::uint32_t rank)
-      : spec_(spec), rank_(rank) {
+  DisaggregatedConsumerWorker(const DisaggregatedSpec& spec, std::uint32_t rank,
+                              Transport& transport)
+      : Cloning(transport), spec_(spec), rank_(rank) {
     KVFENCE_CHECK(!check_spec(spec) && rank < spec.consumer_world_size, "a rank of the consumer");
   }
 
   // Source: vLLM v0.19.0 v1/nixl_connector.py start_load_kv, _read_blocks_for_req, _read_blocks;
   // heartbeats: v0.23.0 v1/nixl/worker.py _send_heartbeats
-  void start_load_kv(const KVConnectorMetadata& metadata, Transport& transport) override {
-    const auto& told = metadata_of<ConsumerMetadata>(metadata);
+  void start_load_kv() override {
+    const auto& told = metadata_of<ConsumerMetadata>(bound_metadata());
     for (const ConsumerMetadata::Receive& receive : told.reqs_to_recv) {
       for (const std::uint32_t remote_rank : remote_ranks()) {
         if (receive.local_blocks.empty()) {
-          transport.send_notice(
+          transport().send_notice(
               {rank_, remote_rank, /*is_heartbeat=*/false, {receive.remote_request}});
           continue;
         }
         const ReadId read =
-            transport.read({rank_, remote_rank, receive.request, receive.remote_request,
-                            receive.local_blocks, receive.remote_blocks});
+            transport().read({rank_, remote_rank, receive.request, receive.remote_request,
+                              receive.local_blocks, receive.remote_blocks});
         under_way_[read] = {receive.request, receive.local_blocks};
       }
     }
     if (told.heartbeats.empty()) return;
     for (const std::uint32_t remote_rank : remote_ranks()) {
-      transport.send_notice({rank_, remote_rank, /*is_heartbeat=*/true, told.heartbeats});
+      transport().send_notice({rank_, remote_rank, /*is_heartbeat=*/true, told.heartbeats});
     }
   }
 
   // Source: vLLM v0.19.0 v1/nixl_connector.py get_finished, _pop_done_transfers,
   // _handle_failed_transfer
-  void get_finished(Transport& transport, KVConnectorWorkerOutput& out) override {
+  void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     out = {};
     std::vector<ReadResult> results;
-    transport.get_finished_reads(rank_, results);
+    transport().get_finished_reads(rank_, results);
     for (const ReadResult& result : results) {
       const auto ended = under_way_.find(result.read);
       KVFENCE_CHECK(ended != under_way_.end(), "a read of this rank");
@@ -213,14 +216,16 @@ class DisaggregatedConsumerWorker final
 
 }  // namespace
 
-std::unique_ptr<DisaggregatedWorker> make_disaggregated_producer_worker(
-    const DisaggregatedSpec& spec, std::uint32_t rank) {
-  return std::make_unique<DisaggregatedProducerWorker>(spec, rank);
+std::unique_ptr<KVConnectorWorker> make_disaggregated_producer_worker(const DisaggregatedSpec& spec,
+                                                                      std::uint32_t rank,
+                                                                      Transport& transport) {
+  return std::make_unique<DisaggregatedProducerWorker>(spec, rank, transport);
 }
 
-std::unique_ptr<DisaggregatedWorker> make_disaggregated_consumer_worker(
-    const DisaggregatedSpec& spec, std::uint32_t rank) {
-  return std::make_unique<DisaggregatedConsumerWorker>(spec, rank);
+std::unique_ptr<KVConnectorWorker> make_disaggregated_consumer_worker(const DisaggregatedSpec& spec,
+                                                                      std::uint32_t rank,
+                                                                      Transport& transport) {
+  return std::make_unique<DisaggregatedConsumerWorker>(spec, rank, transport);
 }
 
 }  // namespace kvfence::reference
