@@ -24,11 +24,12 @@ struct ConnectorSetup;
 struct DisaggregatedSpec;
 struct SimpleCPUOffloadSpec;
 struct SynchronousConnectorSpec;
+struct SynchronousWorkerReport;
 class DisaggregatedConsumer;
 class DisaggregatedProducer;
+class ScriptedKVCache;
 class SharedStorage;
 class SynchronousConnectorScheduler;
-class SynchronousConnectorWorker;
 class Transport;
 
 /// Makes the halves of connectors, one for each of upstream's roles. Of a kind there are all of
@@ -46,11 +47,12 @@ struct KVConnectorFactories {
   Make<KVConnector, const SimpleCPUOffloadSpec&> make_simple;
   Make<KVConnectorWorker, const SimpleCPUOffloadSpec&> make_simple_worker;
 
-  /// A synchronous one, over a storage that was made first.
+  /// A synchronous one, over a storage that was made first. Of which rank a worker is, is told by
+  /// its KV cache.
   Make<SynchronousConnectorScheduler, const SynchronousConnectorSpec&, SharedStorage&>
       make_files_connector;
-  Make<SynchronousConnectorWorker, const SynchronousConnectorSpec&, std::uint32_t /*rank*/,
-       SharedStorage&>
+  Make<KVConnectorWorker, const SynchronousConnectorSpec&, SharedStorage&, ScriptedKVCache&,
+       SynchronousWorkerReport&>
       make_files_worker;
 
   /// A pair's, over a transport that outlives the workers.

@@ -150,9 +150,8 @@ TEST(KVConnectorFactories, TakeReplacesWhatTheOtherOneHas) {
   own.make_files_connector = [](const SynchronousConnectorSpec&, SharedStorage&) {
     return nullptr;
   };
-  own.make_files_worker = [](const SynchronousConnectorSpec&, std::uint32_t, SharedStorage&) {
-    return nullptr;
-  };
+  own.make_files_worker = [](const SynchronousConnectorSpec&, SharedStorage&, ScriptedKVCache&,
+                             SynchronousWorkerReport&) { return nullptr; };
   int num_calls = 0;
   own.make_simple = [&](const SimpleCPUOffloadSpec&) { return ++num_calls, nullptr; };
   KVConnectorFactories other;

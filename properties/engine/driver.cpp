@@ -354,13 +354,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
         return parts_.make_offloading_worker(*setup_.of(role).offloading, number);
       case Kind::kSimple:
         return parts_.make_simple_worker(*setup_.of(role).simple);
-      case Kind::kFiles: {
-        std::shared_ptr<SynchronousConnectorWorker> worker =
-            parts_.make_files_worker(*setup_.of(role).files, number, files_.storage());
-        if (!worker) return nullptr;
-        return std::make_unique<FilesWorkerHalf>(std::move(worker), *rank.kv_cache,
-                                                 files_.report());
-      }
+      case Kind::kFiles:
+        return parts_.make_files_worker(*setup_.of(role).files, files_.storage(), *rank.kv_cache,
+                                        files_.report());
       case Kind::kNixl:
       case Kind::kScripted:
         break;

@@ -83,13 +83,6 @@ std::unique_ptr<KVConnectorWorker> make_offloading_worker(const ConnectorSetup& 
   return kMakeWorker(setup.spec);
 }
 
-template <auto kMakeWorker>
-std::unique_ptr<SynchronousConnectorWorker> make_files_worker(const SynchronousConnectorSpec& spec,
-                                                              std::uint32_t,
-                                                              SharedStorage& storage) {
-  return kMakeWorker(spec, storage);
-}
-
 template <auto kMakeStorage>
 std::unique_ptr<StorageWorld> make_storage(const SynchronousConnectorSpec&) {
   return kMakeStorage();
@@ -117,7 +110,7 @@ EngineParts reference_parts() {
   parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
   parts.make_storage = make_storage<make_shared_storage>;
   parts.make_files_connector = make_synchronous_connector_scheduler;
-  parts.make_files_worker = make_files_worker<make_synchronous_connector_worker>;
+  parts.make_files_worker = make_synchronous_connector_worker;
   parts.make_producer = make_disaggregated_producer;
   parts.make_consumer = make_disaggregated_consumer;
   parts.make_producer_worker = make_disaggregated_producer_worker;
@@ -142,7 +135,7 @@ EngineParts optimized_parts() {
   parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
   parts.make_storage = make_storage<make_shared_storage>;
   parts.make_files_connector = make_synchronous_connector_scheduler;
-  parts.make_files_worker = make_files_worker<make_synchronous_connector_worker>;
+  parts.make_files_worker = make_synchronous_connector_worker;
   parts.make_producer = make_disaggregated_producer;
   parts.make_consumer = make_disaggregated_consumer;
   parts.make_producer_worker = make_disaggregated_producer_worker;
@@ -213,7 +206,7 @@ EngineParts planted_parts(OnDevice on_device) {
   parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
   parts.make_storage = make_storage<make_shared_storage>;
   parts.make_files_connector = make_synchronous_connector_scheduler;
-  parts.make_files_worker = make_files_worker<make_synchronous_connector_worker>;
+  parts.make_files_worker = make_synchronous_connector_worker;
   parts.make_producer = make_disaggregated_producer;
   parts.make_consumer = make_disaggregated_consumer;
   parts.make_producer_worker = make_disaggregated_producer_worker;

@@ -151,10 +151,9 @@ struct SynchronousWorkerReport {
   }
 };
 
-/// The worker's half of one rank. Calls come in this order in each step: start_load_kv; then, if
-/// the step has tokens, for each layer of the rank, ascending, the model computes it and
-/// save_kv_layer is called. Both append to report. The metadata's requests are passed on as they
-/// are: they need not be there any more.
+/// The worker's half of one rank, as KVConnectorWorker. save_kv_layer is called when the model has
+/// computed the layer. The metadata's requests are passed on as they are: they need not be there
+/// any more.
 ///
 /// ExampleConnector:
 ///     start_load_kv   for each load, in order, for each layer of the rank, ascending: load of its
@@ -174,44 +173,26 @@ struct SynchronousWorkerReport {
 /// What becomes of a failure. Upstream raises out of the worker, and its engine dies. So here: the
 /// step ends at the first rank that fails, in order, and with it the engine. A new one starts over
 /// the same storage: no request, no cache, nothing computed.
-class SynchronousConnectorWorker {
+class SynchronousConnectorWorker : public KVConnectorWorker {
  public:
-  virtual ~SynchronousConnectorWorker() = default;
-  virtual void start_load_kv(const SynchronousConnectorMetadata& metadata,
-                             ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) = 0;
-  virtual void save_kv_layer(const SynchronousConnectorMetadata& metadata, std::uint32_t layer,
-                             const ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) = 0;
-};
+  /// kv_cache, of the rank, and report: outlive it. The report gets what each call did.
+  SynchronousConnectorWorker(ScriptedKVCache& kv_cache, SynchronousWorkerReport& report)
+      : kv_cache_(kv_cache), report_(report) {}
 
-/// The worker's half of a synchronous connector as a KVConnectorWorker, over the KV cache of its
-/// rank. It keeps nothing between two calls, so copies share it.
-class FilesWorkerHalf final : public Cloning<FilesWorkerHalf, KVConnectorWorker> {
- public:
-  /// kv_cache, report: outlive it. The report gets what each call did; once it has a failed file,
-  /// nothing is called any more.
-  FilesWorkerHalf(std::shared_ptr<SynchronousConnectorWorker> worker, ScriptedKVCache& kv_cache,
-                  SynchronousWorkerReport& report)
-      : worker_(std::move(worker)), kv_cache_(&kv_cache), report_(&report) {}
-
-  void start_load_kv() override {
-    worker_->start_load_kv(metadata_of<SynchronousConnectorMetadata>(bound_metadata()), *kv_cache_,
-                           *report_);
-  }
-  void save_kv_layer(std::uint32_t layer) override {
-    worker_->save_kv_layer(metadata_of<SynchronousConnectorMetadata>(bound_metadata()), layer,
-                           *kv_cache_, *report_);
-  }
   void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     out = {};
   }
-  /// The workers of such connectors keep nothing from one step to the next; storage and KV cache
-  /// are around them.
+  /// It keeps nothing from one step to the next; storage and KV cache are around it.
   void add_to(StateHash&) const override {}
 
- private:
-  std::shared_ptr<SynchronousConnectorWorker> worker_;
-  ScriptedKVCache* kv_cache_;
-  SynchronousWorkerReport* report_;
+ protected:
+  /// Requires: a step is under way.
+  const SynchronousConnectorMetadata& told() const {
+    return metadata_of<SynchronousConnectorMetadata>(bound_metadata());
+  }
+
+  ScriptedKVCache& kv_cache_;
+  SynchronousWorkerReport& report_;
 };
 
 }  // namespace kvfence

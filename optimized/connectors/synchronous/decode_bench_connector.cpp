@@ -85,27 +85,26 @@ class DecodeBenchConnectorScheduler final
 // ---- The worker's half ----
 
 /// The worker's half of one rank. A call costs the slots that it fills.
-class DecodeBenchConnectorWorker final : public SynchronousConnectorWorker {
+class DecodeBenchConnectorWorker final
+    : public Cloning<DecodeBenchConnectorWorker, SynchronousConnectorWorker> {
  public:
-  void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
-                     SynchronousWorkerReport& report) override {
-    for (const BlockFill& fill : metadata.fills) {
-      for (std::uint32_t i = 0; i < kv_cache.num_layers(); ++i) {
-        const std::uint32_t layer = kv_cache.first_layer() + i;
-        FilledBlocks& filled = report.filled.emplace_back();
+  using Cloning::Cloning;
+
+  void start_load_kv() override {
+    for (const BlockFill& fill : told().fills) {
+      for (std::uint32_t i = 0; i < kv_cache_.num_layers(); ++i) {
+        const std::uint32_t layer = kv_cache_.first_layer() + i;
+        FilledBlocks& filled = report_.filled.emplace_back();
         filled.request = fill.request;
         filled.layer = layer;
         filled.blocks = fill.blocks.front();
         for (const BlockId block : filled.blocks) {
-          const std::span<KVSymbol> slots = kv_cache.block(layer, block);
+          const std::span<KVSymbol> slots = kv_cache_.block(layer, block);
           std::fill(slots.begin(), slots.end(), kFilledWithDummies);
         }
       }
     }
   }
-
-  void save_kv_layer(const SynchronousConnectorMetadata&, std::uint32_t, const ScriptedKVCache&,
-                     SynchronousWorkerReport&) override {}
 };
 
 }  // namespace
@@ -115,8 +114,9 @@ std::unique_ptr<SynchronousConnectorScheduler> make_decode_bench_connector_sched
   return std::make_unique<DecodeBenchConnectorScheduler>(spec);
 }
 
-std::unique_ptr<SynchronousConnectorWorker> make_decode_bench_connector_worker() {
-  return std::make_unique<DecodeBenchConnectorWorker>();
+std::unique_ptr<KVConnectorWorker> make_decode_bench_connector_worker(
+    ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) {
+  return std::make_unique<DecodeBenchConnectorWorker>(kv_cache, report);
 }
 
 }  // namespace kvfence::optimized

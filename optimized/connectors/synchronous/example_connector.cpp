@@ -215,62 +215,62 @@ class ExampleConnectorScheduler final
 // ---- The worker's half ----
 
 /// The worker's half of one rank. A call costs the symbols of its files.
-class ExampleConnectorWorker final : public SynchronousConnectorWorker {
+class ExampleConnectorWorker final
+    : public Cloning<ExampleConnectorWorker, SynchronousConnectorWorker> {
  public:
   /// Requires: check_spec(spec) finds nothing; storage outlives this.
-  explicit ExampleConnectorWorker(SharedStorage& storage) : storage_(storage) {}
+  ExampleConnectorWorker(SharedStorage& storage, ScriptedKVCache& kv_cache,
+                         SynchronousWorkerReport& report)
+      : Cloning(kv_cache, report), storage_(storage) {}
 
-  void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
-                     SynchronousWorkerReport& report) override {
-    const std::uint32_t first_layer = kv_cache.first_layer();
-    const std::uint32_t end_layer = first_layer + kv_cache.num_layers();
-    for (const FileTransfer& transfer : metadata.transfers) {
+  void start_load_kv() override {
+    const std::uint32_t first_layer = kv_cache_.first_layer();
+    const std::uint32_t end_layer = first_layer + kv_cache_.num_layers();
+    for (const FileTransfer& transfer : told().transfers) {
       if (transfer.store) continue;
       for (std::uint32_t layer = first_layer; layer < end_layer; ++layer) {
-        if (!load(transfer, layer, kv_cache, report)) return;
+        if (!load(transfer, layer)) return;
       }
     }
   }
 
-  void save_kv_layer(const SynchronousConnectorMetadata& metadata, std::uint32_t layer,
-                     const ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) override {
-    for (const FileTransfer& transfer : metadata.transfers) {
-      if (transfer.store && !save(transfer, layer, kv_cache, report)) return;
+  void save_kv_layer(std::uint32_t layer) override {
+    for (const FileTransfer& transfer : told().transfers) {
+      if (transfer.store && !save(transfer, layer)) return;
     }
   }
 
  private:
   /// False: it failed, and report says so.
-  bool load(const FileTransfer& transfer, std::uint32_t layer, ScriptedKVCache& kv_cache,
-            SynchronousWorkerReport& report) {
-    const std::uint32_t block_size = kv_cache.block_size();
+  bool load(const FileTransfer& transfer, std::uint32_t layer) {
+    const std::uint32_t block_size = kv_cache_.block_size();
     const std::vector<BlockId>& blocks = transfer.blocks;
     std::vector<KVSymbol> symbols(blocks.size() * block_size, kNothingComputed);
     if (!storage_.load(transfer.folder, layer, symbols)) {
-      report.failed = {transfer.request, /*store=*/false, layer, transfer.folder};
+      report_.failed = {transfer.request, /*store=*/false, layer, transfer.folder};
       return false;
     }
     for (std::size_t k = 0; k < blocks.size(); ++k) {
       const std::span<const KVSymbol> from = std::span(symbols).subspan(k * block_size, block_size);
-      std::copy(from.begin(), from.end(), kv_cache.block(layer, blocks[k]).begin());
+      std::copy(from.begin(), from.end(), kv_cache_.block(layer, blocks[k]).begin());
     }
-    report.loaded.push_back({transfer.request, layer, transfer.folder, blocks, std::move(symbols)});
+    report_.loaded.push_back(
+        {transfer.request, layer, transfer.folder, blocks, std::move(symbols)});
     return true;
   }
 
-  bool save(const FileTransfer& transfer, std::uint32_t layer, const ScriptedKVCache& kv_cache,
-            SynchronousWorkerReport& report) {
+  bool save(const FileTransfer& transfer, std::uint32_t layer) {
     std::vector<KVSymbol> symbols;
-    symbols.reserve(transfer.blocks.size() * kv_cache.block_size());
+    symbols.reserve(transfer.blocks.size() * kv_cache_.block_size());
     for (const BlockId block : transfer.blocks) {
-      const std::span<const KVSymbol> from = kv_cache.block(layer, block);
+      const std::span<const KVSymbol> from = kv_cache_.block(layer, block);
       symbols.insert(symbols.end(), from.begin(), from.end());
     }
     if (!storage_.save(transfer.folder, layer, symbols)) {
-      report.failed = {transfer.request, /*store=*/true, layer, transfer.folder};
+      report_.failed = {transfer.request, /*store=*/true, layer, transfer.folder};
       return false;
     }
-    report.saved.push_back(
+    report_.saved.push_back(
         {transfer.request, layer, transfer.folder, transfer.blocks, std::move(symbols)});
     return true;
   }
@@ -285,8 +285,10 @@ std::unique_ptr<SynchronousConnectorScheduler> make_example_connector_scheduler(
   return std::make_unique<ExampleConnectorScheduler>(spec, storage);
 }
 
-std::unique_ptr<SynchronousConnectorWorker> make_example_connector_worker(SharedStorage& storage) {
-  return std::make_unique<ExampleConnectorWorker>(storage);
+std::unique_ptr<KVConnectorWorker> make_example_connector_worker(SharedStorage& storage,
+                                                                 ScriptedKVCache& kv_cache,
+                                                                 SynchronousWorkerReport& report) {
+  return std::make_unique<ExampleConnectorWorker>(storage, kv_cache, report);
 }
 
 }  // namespace kvfence::optimized

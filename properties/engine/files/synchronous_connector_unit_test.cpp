@@ -47,8 +47,8 @@ struct Makers {
   std::unique_ptr<StorageWorld> (*storage)();
   std::unique_ptr<SynchronousConnectorScheduler> (*scheduler)(const SynchronousConnectorSpec&,
                                                               SharedStorage&);
-  std::unique_ptr<SynchronousConnectorWorker> (*worker)(const SynchronousConnectorSpec&,
-                                                        SharedStorage&);
+  std::unique_ptr<KVConnectorWorker> (*worker)(const SynchronousConnectorSpec&, SharedStorage&,
+                                               ScriptedKVCache&, SynchronousWorkerReport&);
 };
 using Maker = BySide<Makers>;
 constexpr Maker kSides[] = {
@@ -310,7 +310,8 @@ TEST_P(ExampleConnectorRules, ACopySeesTheSameStorage) {
 class WorkerRules : public ::testing::TestWithParam<Maker> {
  protected:
   void make(SynchronousConnectorKind kind) {
-    worker = GetParam().make.worker(spec_of(kind), *storage);
+    worker = GetParam().make.worker(spec_of(kind), *storage, kv_cache, report);
+    worker->bind_connector_metadata(metadata);
   }
   void store(const std::string& request, const std::string& folder, Ids blocks) {
     metadata.transfers.push_back({request, true, folder, 0, std::move(blocks)});
@@ -335,7 +336,7 @@ class WorkerRules : public ::testing::TestWithParam<Maker> {
   ScriptedKVCache kv_cache{2, 2, 16, /*block_size=*/2};
   SynchronousConnectorMetadata metadata;
   SynchronousWorkerReport report;
-  std::unique_ptr<SynchronousConnectorWorker> worker;
+  std::unique_ptr<KVConnectorWorker> worker;
 };
 
 class ExampleWorkerRules : public WorkerRules {
@@ -351,7 +352,7 @@ TEST_P(ExampleWorkerRules, SavesALayerOfEachStore) {
   load("8", "c", {9});
   store("9", "b", {6});
 
-  worker->save_kv_layer(metadata, 3, kv_cache, report);
+  worker->save_kv_layer(3);
 
   EXPECT_FALSE(report.failed.has_value());
   EXPECT_EQ(report.saved, (std::vector<FileCopy>{{"7", 3, "a", {5, 6}, {51, 53, 61, 63}},
@@ -371,7 +372,7 @@ TEST_P(ExampleWorkerRules, LoadsAllLayersOfEachLoad) {
   store("6", "b", {7});
   load("8", "a", {5, 6});
 
-  worker->start_load_kv(metadata, kv_cache, report);
+  worker->start_load_kv();
 
   EXPECT_FALSE(report.failed.has_value());
   EXPECT_EQ(report.loaded, (std::vector<FileCopy>{{"8", 2, "a", {5, 6}, {20, 21, 22, 23}},
@@ -389,7 +390,7 @@ TEST_P(ExampleWorkerRules, EndsAtAFileThatIsNotThere) {
   load("8", "a", {5});
   load("9", "b", {6});
 
-  worker->start_load_kv(metadata, kv_cache, report);
+  worker->start_load_kv();
 
   ASSERT_TRUE(report.failed.has_value());
   EXPECT_EQ(*report.failed, (FailedFile{"8", false, 3, "a"}));
@@ -401,7 +402,7 @@ TEST_P(ExampleWorkerRules, EndsAtAFileThatIsNotThere) {
 TEST_P(ExampleWorkerRules, LookingForAFolderMakesIt) {
   load("8", "a", {5});
 
-  worker->start_load_kv(metadata, kv_cache, report);
+  worker->start_load_kv();
 
   EXPECT_TRUE(report.failed.has_value());
   EXPECT_EQ(folders(), Names({"a"}));
@@ -412,7 +413,7 @@ TEST_P(ExampleWorkerRules, EndsAtAFileThatCannotBeWritten) {
   store("8", "a", {5});
   store("9", "b", {6});
 
-  worker->save_kv_layer(metadata, 2, kv_cache, report);
+  worker->save_kv_layer(2);
 
   ASSERT_TRUE(report.failed.has_value());
   EXPECT_EQ(*report.failed, (FailedFile{"8", true, 2, "a"}));
@@ -486,7 +487,7 @@ class DecodeBenchWorkerRules : public WorkerRules {
 TEST_P(DecodeBenchWorkerRules, FillsGroup0InAllLayers) {
   metadata.fills = {{"3", 5, {{4, 0}, {7, 8}}}, {"4", 1, {{9}, {10}}}};
 
-  worker->start_load_kv(metadata, kv_cache, report);
+  worker->start_load_kv();
 
   EXPECT_EQ(report.filled, (std::vector<FilledBlocks>{
                                {"3", 2, {4, 0}}, {"3", 3, {4, 0}}, {"4", 2, {9}}, {"4", 3, {9}}}));
@@ -504,7 +505,7 @@ TEST_P(DecodeBenchWorkerRules, FillsGroup0InAllLayers) {
 TEST_P(DecodeBenchWorkerRules, SavesNothing) {
   metadata.fills = {{"3", 5, {{4}}}};
 
-  worker->save_kv_layer(metadata, 2, kv_cache, report);
+  worker->save_kv_layer(2);
 
   EXPECT_TRUE(report.saved.empty());
   EXPECT_TRUE(folders().empty());

@@ -130,46 +130,47 @@ class ExampleConnector final : public Cloning<ExampleConnector, SynchronousConne
 };
 
 /// Of one rank.
-class ExampleConnectorWorker final : public SynchronousConnectorWorker {
+class ExampleConnectorWorker final
+    : public Cloning<ExampleConnectorWorker, SynchronousConnectorWorker> {
  public:
   /// Requires: storage outlives this
-  explicit ExampleConnectorWorker(SharedStorage& storage) : storage_(storage) {}
+  ExampleConnectorWorker(SharedStorage& storage, ScriptedKVCache& kv_cache,
+                         SynchronousWorkerReport& report)
+      : Cloning(kv_cache, report), storage_(storage) {}
 
   // Source: vLLM v0.19.0 example_connector.py start_load_kv; upstream raises where this one reports
-  void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
-                     SynchronousWorkerReport& report) override {
-    for (const FileTransfer& request : metadata.transfers) {
+  void start_load_kv() override {
+    for (const FileTransfer& request : told().transfers) {
       if (request.store) continue;
-      for (std::uint32_t i = 0; i < kv_cache.num_layers(); ++i) {
-        const std::uint32_t layer = kv_cache.first_layer() + i;
-        std::vector<KVSymbol> symbols(request.blocks.size() * kv_cache.block_size());
+      for (std::uint32_t i = 0; i < kv_cache_.num_layers(); ++i) {
+        const std::uint32_t layer = kv_cache_.first_layer() + i;
+        std::vector<KVSymbol> symbols(request.blocks.size() * kv_cache_.block_size());
         if (!storage_.load(request.folder, layer, symbols)) {
-          report.failed = {request.request, /*store=*/false, layer, request.folder};
+          report_.failed = {request.request, /*store=*/false, layer, request.folder};
           return;
         }
         for (std::size_t k = 0; k < symbols.size(); ++k) {
-          const BlockId block = request.blocks[k / kv_cache.block_size()];
-          kv_cache.block(layer, block)[k % kv_cache.block_size()] = symbols[k];
+          const BlockId block = request.blocks[k / kv_cache_.block_size()];
+          kv_cache_.block(layer, block)[k % kv_cache_.block_size()] = symbols[k];
         }
-        report.loaded.push_back({request.request, layer, request.folder, request.blocks, symbols});
+        report_.loaded.push_back({request.request, layer, request.folder, request.blocks, symbols});
       }
     }
   }
 
   // Source: vLLM v0.19.0 example_connector.py save_kv_layer; upstream raises where this one reports
-  void save_kv_layer(const SynchronousConnectorMetadata& metadata, std::uint32_t layer,
-                     const ScriptedKVCache& kv_cache, SynchronousWorkerReport& report) override {
-    for (const FileTransfer& request : metadata.transfers) {
+  void save_kv_layer(std::uint32_t layer) override {
+    for (const FileTransfer& request : told().transfers) {
       if (!request.store) continue;
       std::vector<KVSymbol> symbols;
       for (const BlockId block : request.blocks) {
-        for (const KVSymbol symbol : kv_cache.block(layer, block)) symbols.push_back(symbol);
+        for (const KVSymbol symbol : kv_cache_.block(layer, block)) symbols.push_back(symbol);
       }
       if (!storage_.save(request.folder, layer, symbols)) {
-        report.failed = {request.request, /*store=*/true, layer, request.folder};
+        report_.failed = {request.request, /*store=*/true, layer, request.folder};
         return;
       }
-      report.saved.push_back({request.request, layer, request.folder, request.blocks, symbols});
+      report_.saved.push_back({request.request, layer, request.folder, request.blocks, symbols});
     }
   }
 
@@ -239,28 +240,26 @@ class DecodeBenchConnector final
 };
 
 /// Of one rank.
-class DecodeBenchConnectorWorker final : public SynchronousConnectorWorker {
+class DecodeBenchConnectorWorker final
+    : public Cloning<DecodeBenchConnectorWorker, SynchronousConnectorWorker> {
  public:
+  using Cloning::Cloning;
+
   // Source: vLLM v0.19.0 decode_bench_connector.py DecodeBenchConnectorWorker.start_fill_kv,
   // _fill_blocks, register_kv_caches
-  void start_load_kv(const SynchronousConnectorMetadata& metadata, ScriptedKVCache& kv_cache,
-                     SynchronousWorkerReport& report) override {
-    for (const BlockFill& fill : metadata.fills) {
+  void start_load_kv() override {
+    for (const BlockFill& fill : told().fills) {
       const std::vector<BlockId>& blocks_of_group_0 = fill.blocks.front();
-      for (std::uint32_t i = 0; i < kv_cache.num_layers(); ++i) {
-        const std::uint32_t layer = kv_cache.first_layer() + i;
+      for (std::uint32_t i = 0; i < kv_cache_.num_layers(); ++i) {
+        const std::uint32_t layer = kv_cache_.first_layer() + i;
         for (const BlockId block : blocks_of_group_0) {
-          const std::span<KVSymbol> slots = kv_cache.block(layer, block);
+          const std::span<KVSymbol> slots = kv_cache_.block(layer, block);
           std::fill(slots.begin(), slots.end(), kFilledWithDummies);
         }
-        report.filled.push_back({fill.request, layer, blocks_of_group_0});
+        report_.filled.push_back({fill.request, layer, blocks_of_group_0});
       }
     }
   }
-
-  void save_kv_layer(const SynchronousConnectorMetadata& /*metadata*/, std::uint32_t /*layer*/,
-                     const ScriptedKVCache& /*kv_cache*/,
-                     SynchronousWorkerReport& /*report*/) override {}
 };
 
 }  // namespace
@@ -273,12 +272,13 @@ std::unique_ptr<SynchronousConnectorScheduler> make_synchronous_connector_schedu
   return std::make_unique<DecodeBenchConnector>(spec);
 }
 
-std::unique_ptr<SynchronousConnectorWorker> make_synchronous_connector_worker(
-    const SynchronousConnectorSpec& spec, SharedStorage& storage) {
+std::unique_ptr<KVConnectorWorker> make_synchronous_connector_worker(
+    const SynchronousConnectorSpec& spec, SharedStorage& storage, ScriptedKVCache& kv_cache,
+    SynchronousWorkerReport& report) {
   if (spec.kind == SynchronousConnectorKind::kExample) {
-    return std::make_unique<ExampleConnectorWorker>(storage);
+    return std::make_unique<ExampleConnectorWorker>(storage, kv_cache, report);
   }
-  return std::make_unique<DecodeBenchConnectorWorker>();
+  return std::make_unique<DecodeBenchConnectorWorker>(kv_cache, report);
 }
 
 }  // namespace kvfence::reference

@@ -11,7 +11,8 @@ namespace kvfence::reference {
 /// Both require: check_spec(spec) finds nothing wrong; storage outlives what is made
 std::unique_ptr<SynchronousConnectorScheduler> make_synchronous_connector_scheduler(
     const SynchronousConnectorSpec& spec, const SharedStorage& storage);
-std::unique_ptr<SynchronousConnectorWorker> make_synchronous_connector_worker(
-    const SynchronousConnectorSpec& spec, SharedStorage& storage);
+std::unique_ptr<KVConnectorWorker> make_synchronous_connector_worker(
+    const SynchronousConnectorSpec& spec, SharedStorage& storage, ScriptedKVCache& kv_cache,
+    SynchronousWorkerReport& report);
 
 }  // namespace kvfence::reference
