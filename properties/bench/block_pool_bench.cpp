@@ -209,26 +209,19 @@ void time_cache_full_blocks(benchmark::State& state, const Inputs& inputs) {
       [&] { passes.cache(); }, [&] { return passes.pool().num_cached_keys() == inputs.size(); });
 }
 
-template <class Pool>
-void time_get_cached_block_hit(benchmark::State& state, const Inputs& inputs) {
+template <class Pool, bool kIsHit>
+void time_get_cached_block(benchmark::State& state, const Inputs& inputs) {
   Passes<Pool> passes(inputs);
   passes.get();
   passes.cache();
+  const std::string& hashes = kIsHit ? inputs.hits : inputs.misses;
   std::size_t num_hits = 0;
   time_passes(
-      state, "block", inputs.size(), [] {}, [&] { num_hits = passes.look_up(inputs.hits); },
-      [&] { return num_hits == inputs.size() && passes.out() == inputs.shuffled; });
-}
-
-template <class Pool>
-void time_get_cached_block_miss(benchmark::State& state, const Inputs& inputs) {
-  Passes<Pool> passes(inputs);
-  passes.get();
-  passes.cache();
-  std::size_t num_hits = 0;
-  time_passes(
-      state, "block", inputs.size(), [] {}, [&] { num_hits = passes.look_up(inputs.misses); },
-      [&] { return num_hits == 0; });
+      state, "block", inputs.size(), [] {}, [&] { num_hits = passes.look_up(hashes); },
+      [&] {
+        if (!kIsHit) return num_hits == 0;
+        return num_hits == inputs.size() && passes.out() == inputs.shuffled;
+      });
 }
 
 template <class Pool>
@@ -247,25 +240,18 @@ void time_get_new_blocks_evicting(benchmark::State& state, const Inputs& inputs)
 
 template <class Pool>
 void register_benchmarks(const std::string& implementation, std::uint32_t num_blocks) {
-  using Time = void (*)(benchmark::State&, const Inputs&);
-  const std::pair<const char*, Time> operations[] = {
-      {"GetNewBlocks", time_get_new_blocks<Pool>},
-      {"FreeBlocks", time_free_blocks<Pool>},
-      {"Touch", time_touch<Pool>},
-      {"CacheFullBlocks", time_cache_full_blocks<Pool>},
-      {"GetCachedBlockHit", time_get_cached_block_hit<Pool>},
-      {"GetCachedBlockMiss", time_get_cached_block_miss<Pool>},
-      {"GetNewBlocksEvicting", time_get_new_blocks_evicting<Pool>},
+  const auto add = [&](const char* operation, void (*time)(benchmark::State&, const Inputs&)) {
+    add_benchmark(operation + implementation, benchmark::kMillisecond,
+                  [=](benchmark::State& state) { time(state, inputs_of(num_blocks)); })
+        ->Arg(num_blocks);
   };
-  for (const auto& operation : operations) {
-    const Time time = operation.second;
-    benchmark::RegisterBenchmark(
-        ("BM_" + std::string(operation.first) + implementation).c_str(),
-        [time, num_blocks](benchmark::State& state) { time(state, inputs_of(num_blocks)); })
-        ->Arg(num_blocks)
-        ->UseManualTime()
-        ->Unit(benchmark::kMillisecond);
-  }
+  add("GetNewBlocks", time_get_new_blocks<Pool>);
+  add("FreeBlocks", time_free_blocks<Pool>);
+  add("Touch", time_touch<Pool>);
+  add("CacheFullBlocks", time_cache_full_blocks<Pool>);
+  add("GetCachedBlockHit", time_get_cached_block<Pool, /*kIsHit=*/true>);
+  add("GetCachedBlockMiss", time_get_cached_block<Pool, /*kIsHit=*/false>);
+  add("GetNewBlocksEvicting", time_get_new_blocks_evicting<Pool>);
 }
 
 }  // namespace

@@ -239,16 +239,13 @@ void register_benchmarks(const std::string& implementation, EvictionPolicy polic
       {"Zipf", Stream::kZipf}, {"Scan", Stream::kScan}, {"Loop", Stream::kLoop}};
   for (const auto& entry : streams) {
     const Stream stream = entry.second;
-    const std::string name = std::string("BM_") + entry.first +
-                             (policy == EvictionPolicy::kLRU ? "LRU" : "ARC") + implementation;
     const CachePolicyConfig config{.policy = policy, .capacity = capacity};
-    benchmark::RegisterBenchmark(
-        name.c_str(),
+    add_benchmark(
+        entry.first + std::string(policy == EvictionPolicy::kLRU ? "LRU" : "ARC") + implementation,
+        benchmark::kMillisecond,
         [config, stream](benchmark::State& state) { time_stream<Policy>(state, config, stream); })
         ->Arg(capacity)
-        ->Iterations(kNumPasses)
-        ->UseManualTime()
-        ->Unit(benchmark::kMillisecond);
+        ->Iterations(kNumPasses);
   }
 }
 

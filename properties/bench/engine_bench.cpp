@@ -101,7 +101,7 @@ void report_steps(benchmark::State& state) {
   state.counters["commands_per_step"] = commands_a_step;
 }
 
-void BM_Campaign(benchmark::State& state) {
+void time_campaign(benchmark::State& state) {
   const auto reference = engine_sides().make_reference();
   const auto optimized = engine_sides().make_optimized();
   CampaignOptions options;
@@ -118,7 +118,6 @@ void BM_Campaign(benchmark::State& state) {
       [&] { return !result.failure && result.progress.commands == all_episodes().num_commands; });
   report_steps(state);
 }
-BENCHMARK(BM_Campaign)->UseManualTime()->Unit(benchmark::kMillisecond);
 
 void time_commands(benchmark::State& state, Implementation& engine) {
   std::size_t num_steps = 0;
@@ -170,26 +169,25 @@ void time_optimized(benchmark::State& state) {
   time_commands(state, *make_optimized_on<Device>());
 }
 
-void BM_CommandsOptimized(benchmark::State& state) {
-  time_optimized<cuda::EngineOnVirtualDevice>(state);
+void time_reference(benchmark::State& state) {
+  time_commands(state, *engine_sides().make_reference());
 }
-BENCHMARK(BM_CommandsOptimized)->UseManualTime()->Unit(benchmark::kMillisecond);
 
-void BM_CommandsOptimizedOnSymbols(benchmark::State& state) {
-  time_optimized<reference::EngineDevice>(state);
+void register_benchmarks() {
+  const auto add = [](const char* name, void (*time)(benchmark::State&)) {
+    add_benchmark(name, benchmark::kMillisecond, time);
+  };
+  add("Campaign", time_campaign);
+  add("CommandsOptimized", time_optimized<cuda::EngineOnVirtualDevice>);
+  add("CommandsOptimizedOnSymbols", time_optimized<reference::EngineDevice>);
+  add("CommandsReference", time_reference);
 }
-BENCHMARK(BM_CommandsOptimizedOnSymbols)->UseManualTime()->Unit(benchmark::kMillisecond);
-
-void BM_CommandsReference(benchmark::State& state) {
-  const auto reference = engine_sides().make_reference();
-  time_commands(state, *reference);
-}
-BENCHMARK(BM_CommandsReference)->UseManualTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace kvfence
 
 int main(int argc, char** argv) {
   benchmark::AddCustomContext("allocator", KVFENCE_ALLOCATOR);
+  kvfence::register_benchmarks();
   return kvfence::run_benchmarks("engine_bench", argc, argv);
 }

@@ -150,24 +150,14 @@ void time_allocate_slots_decode(benchmark::State& state) {
       });
 }
 
-template <class Manager>
-void time_lookup_hit(benchmark::State& state, Groups groups) {
-  Calls<Manager> calls(groups);
+template <class Manager, Groups kGroups>
+void time_get_computed_blocks_hit(benchmark::State& state) {
+  Calls<Manager> calls(kGroups);
   const KVRequest prompt{.request = inputs().prompt};
   calls.cache(prompt);
   time_passes(
       state, "call", 1, [] {}, [&] { calls.look_up(prompt); },
       [&] { return calls.hit().num_tokens == kPromptBlocks * kBlockSize; });
-}
-
-template <class Manager>
-void time_get_computed_blocks_hit(benchmark::State& state) {
-  time_lookup_hit<Manager>(state, Groups::kFull);
-}
-
-template <class Manager>
-void time_get_computed_blocks_hit_hybrid(benchmark::State& state) {
-  time_lookup_hit<Manager>(state, Groups::kFullAndSlidingWindow);
 }
 
 template <class Manager>
@@ -218,22 +208,16 @@ void time_free(benchmark::State& state) {
 
 template <class Manager>
 void register_benchmarks(const std::string& implementation) {
-  using Time = void (*)(benchmark::State&);
-  const std::pair<const char*, Time> operations[] = {
-      {"AllocateSlotsDecode", time_allocate_slots_decode<Manager>},
-      {"GetComputedBlocksHit", time_get_computed_blocks_hit<Manager>},
-      {"GetComputedBlocksMiss", time_get_computed_blocks_miss<Manager>},
-      {"AllocateSlotsHit", time_allocate_slots_hit<Manager>},
-      {"Free", time_free<Manager>},
-      {"GetComputedBlocksHitHybrid", time_get_computed_blocks_hit_hybrid<Manager>},
+  const auto add = [&](const char* operation, void (*time)(benchmark::State&)) {
+    add_benchmark(operation + implementation, benchmark::kMicrosecond, time)->Arg(kPromptBlocks);
   };
-  for (const auto& operation : operations) {
-    benchmark::RegisterBenchmark(("BM_" + std::string(operation.first) + implementation).c_str(),
-                                 operation.second)
-        ->Arg(kPromptBlocks)
-        ->UseManualTime()
-        ->Unit(benchmark::kMicrosecond);
-  }
+  add("AllocateSlotsDecode", time_allocate_slots_decode<Manager>);
+  add("GetComputedBlocksHit", time_get_computed_blocks_hit<Manager, Groups::kFull>);
+  add("GetComputedBlocksMiss", time_get_computed_blocks_miss<Manager>);
+  add("AllocateSlotsHit", time_allocate_slots_hit<Manager>);
+  add("Free", time_free<Manager>);
+  add("GetComputedBlocksHitHybrid",
+      time_get_computed_blocks_hit<Manager, Groups::kFullAndSlidingWindow>);
 }
 
 }  // namespace

@@ -181,9 +181,7 @@ void time_calls(benchmark::State& state, Timed timed) {
 template <class SchedulerType>
 void time_schedule(benchmark::State& state) {
   time_calls<SchedulerType>(state, [](auto& calls, const ModelRunnerOutput& result) {
-    const BenchClock::time_point begin = BenchClock::now();
-    calls.schedule();
-    const double seconds = seconds_since(begin);
+    const double seconds = seconds_of([&] { calls.schedule(); });
     calls.update(result);
     return seconds;
   });
@@ -193,9 +191,7 @@ template <class SchedulerType>
 void time_update_from_output(benchmark::State& state) {
   time_calls<SchedulerType>(state, [](auto& calls, const ModelRunnerOutput& result) {
     calls.schedule();
-    const BenchClock::time_point begin = BenchClock::now();
-    calls.update(result);
-    return seconds_since(begin);
+    return seconds_of([&] { calls.update(result); });
   });
 }
 
@@ -205,10 +201,9 @@ void time_schedule_hit(benchmark::State& state) {
   Calls<SchedulerType> calls(config_of(2 * kLongPromptBlocks, kNumTokens + 1, kNumTokens, 1));
   const NewRequest prompt = request_of("prompt", 0, kNumTokens, 1);
   const ModelRunnerOutput result = result_of(1, 0);
-  const auto end = [&] { calls.update(result); };
   calls.add(prompt);
   calls.schedule();
-  end();
+  calls.update(result);
   time_passes(
       state, "step", 1,
       [&] {
@@ -223,30 +218,24 @@ void time_schedule_hit(benchmark::State& state) {
                            calls.step().scheduled_new_reqs.size() == 1 &&
                            calls.step().scheduled_new_reqs.front().num_computed_tokens ==
                                kLongPromptBlocks * kBlockSize;
-        end();
+        calls.update(result);
         return holds;
       });
 }
 
 template <class SchedulerType>
 void register_benchmarks(const std::string& implementation, std::uint32_t max_requests) {
-  using Time = void (*)(benchmark::State&);
-  const auto add = [&](const char* operation, Time time) {
-    return benchmark::RegisterBenchmark(("BM_" + std::string(operation) + implementation).c_str(),
-                                        time)
-        ->UseManualTime()
-        ->Unit(benchmark::kMicrosecond);
+  const auto add = [&](const char* operation, void (*time)(benchmark::State&)) {
+    return add_benchmark(operation + implementation, benchmark::kMicrosecond, time);
   };
-  const std::pair<const char*, Time> operations[] = {
-      {"Schedule", time_schedule<SchedulerType>},
-      {"UpdateFromOutput", time_update_from_output<SchedulerType>},
-      {"Step", time_step<SchedulerType>},
-  };
-  for (const auto& operation : operations) {
+  const auto add_decode = [&](const char* operation, void (*time)(benchmark::State&)) {
     for (const std::uint32_t num_requests : {1U, 64U, 256U, 1024U, 16'384U}) {
-      if (num_requests <= max_requests) add(operation.first, operation.second)->Arg(num_requests);
+      if (num_requests <= max_requests) add(operation, time)->Arg(num_requests);
     }
-  }
+  };
+  add_decode("Schedule", time_schedule<SchedulerType>);
+  add_decode("UpdateFromOutput", time_update_from_output<SchedulerType>);
+  add_decode("Step", time_step<SchedulerType>);
   add("ScheduleHit", time_schedule_hit<SchedulerType>)->Arg(kLongPromptBlocks);
 }
 

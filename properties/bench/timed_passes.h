@@ -29,10 +29,11 @@ struct CpuClock {
   }
 };
 
-using BenchClock = std::chrono::steady_clock;
-
-inline double seconds_since(BenchClock::time_point begin) {
-  return std::chrono::duration<double>(BenchClock::now() - begin).count();
+template <class Clock = std::chrono::steady_clock, class Call>
+double seconds_of(Call call) {
+  const typename Clock::time_point begin = Clock::now();
+  call();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 /// One pass an iteration. `restore` runs before it, `holds` after it: whether the pass did what it
@@ -59,19 +60,26 @@ void report_passes(benchmark::State& state, const std::string& unit, std::size_t
 }
 
 /// The same where the whole pass is timed.
-template <class Clock = BenchClock, class Restore, class Pass, class Holds>
+template <class Clock = std::chrono::steady_clock, class Restore, class Pass, class Holds>
 void time_passes(benchmark::State& state, const std::string& unit, std::size_t num_units,
                  Restore restore, Pass pass, Holds holds) {
   report_passes(
       state, unit, num_units, restore,
       [&] {
         benchmark::ClobberMemory();
-        const typename Clock::time_point begin = Clock::now();
-        pass();
-        benchmark::ClobberMemory();
-        return std::chrono::duration<double>(Clock::now() - begin).count();
+        return seconds_of<Clock>([&] {
+          pass();
+          benchmark::ClobberMemory();
+        });
       },
       holds);
+}
+
+/// BM_<name> runs time(state), which reports passes.
+template <class Time>
+benchmark::internal::Benchmark* add_benchmark(const std::string& name, benchmark::TimeUnit unit,
+                                              Time time) {
+  return benchmark::RegisterBenchmark(("BM_" + name).c_str(), time)->UseManualTime()->Unit(unit);
 }
 
 /// The hash that shuffles and draws, as the benchmarks in Python do.
