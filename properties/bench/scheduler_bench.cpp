@@ -1,14 +1,10 @@
-// Times a step of both schedulers: BM_<Operation><Implementation>/<running requests>/, and
-// BM_ScheduleHit<Implementation>/<blocks of the prompt>/.
+// Times a step of both schedulers: BM_<Operation><Implementation>/<running requests>/.
 //
 // The steps are those of scenarios/adapters/bench_vllm_scheduler.py, whose docstring defines them,
 // so that the figures of the implementations can stand side by side: every request decodes one
 // token a step. An iteration is one pass of many steps, on a scheduler that is made afresh before
 // it, off the clock. Step is timed as a whole; Schedule and UpdateFromOutput call by call, with a
 // reading of the clock in each figure, as in Python.
-//
-// ScheduleHit admits a prompt of 8192 blocks and one token, all blocks cached: the lookup, the
-// touch of each block, and a step of one token. Hashing is off the clock, in add_request.
 
 #include <benchmark/benchmark.h>
 
@@ -34,29 +30,26 @@ constexpr std::uint32_t kPromptTokens = 128;
 constexpr std::uint32_t kMaxSteps = 256;
 constexpr std::uint32_t kMaxTokens = kPromptTokens + kBlockSize + kMaxSteps;
 constexpr std::uint32_t kTokensAPass = 16'384;
-constexpr std::uint32_t kLongPromptBlocks = 8192;
 
-SchedulerConfig config_of(std::uint32_t num_gpu_blocks, std::uint32_t max_model_len,
-                          std::uint32_t max_num_batched_tokens, std::uint32_t max_num_seqs) {
+SchedulerConfig config_of(std::uint32_t num_requests) {
   SchedulerConfig config;
-  config.kv_cache.pool.num_gpu_blocks = num_gpu_blocks;
+  config.kv_cache.pool.num_gpu_blocks = 1 + num_requests * (kMaxTokens / kBlockSize);
   config.kv_cache.pool.hash.hash_block_size = kBlockSize;
   config.kv_cache.pool.max_block_size = kBlockSize;
   config.kv_cache.groups.push_back(
       {.kind = KVCacheSpecKind::kFullAttention, .block_size = kBlockSize});
-  config.kv_cache.max_model_len = max_model_len;
-  config.kv_cache.max_num_batched_tokens = max_num_batched_tokens;
-  config.max_num_seqs = max_num_seqs;
+  config.kv_cache.max_model_len = kMaxTokens + 1;
+  config.kv_cache.max_num_batched_tokens = num_requests * (kPromptTokens + kBlockSize);
+  config.max_num_seqs = num_requests;
   return config;
 }
 
-NewRequest request_of(std::string id, TokenId first_token, std::uint32_t num_tokens,
-                      std::uint32_t max_tokens) {
+NewRequest request_of(std::uint32_t number) {
   NewRequest request;
-  request.id = std::move(id);
-  request.spec.tokens.resize(num_tokens);
-  std::iota(request.spec.tokens.begin(), request.spec.tokens.end(), first_token);
-  request.max_tokens = max_tokens;
+  request.id = std::to_string(number);
+  request.spec.tokens.resize(kPromptTokens + number % kBlockSize);
+  std::iota(request.spec.tokens.begin(), request.spec.tokens.end(), number * kMaxTokens);
+  request.max_tokens = kMaxTokens;
   return request;
 }
 
@@ -107,8 +100,7 @@ class SteadyDecode {
         num_steps_(kBlockSize *
                    std::max(1U, std::min(kMaxSteps, kTokensAPass / num_requests) / kBlockSize)) {
     for (std::uint32_t number = 0; number < num_requests; ++number) {
-      requests_.push_back(request_of(std::to_string(number), number * kMaxTokens,
-                                     kPromptTokens + number % kBlockSize, kMaxTokens));
+      requests_.push_back(request_of(number));
     }
     for (TokenId token = 0; token <= num_steps_; ++token) {
       results_.push_back(result_of(num_requests, token));
@@ -117,8 +109,7 @@ class SteadyDecode {
 
   /// All prompts are computed, and each request has its first output.
   void restore() {
-    calls_.emplace(config_of(1 + num_requests_ * (kMaxTokens / kBlockSize), kMaxTokens + 1,
-                             num_requests_ * (kPromptTokens + kBlockSize), num_requests_));
+    calls_.emplace(config_of(num_requests_));
     for (const NewRequest& request : requests_) calls_->add(request);
     calls_->schedule();
     calls_->update(results_.front());
@@ -196,47 +187,17 @@ void time_update_from_output(benchmark::State& state) {
 }
 
 template <class SchedulerType>
-void time_schedule_hit(benchmark::State& state) {
-  constexpr std::uint32_t kNumTokens = kLongPromptBlocks * kBlockSize + 1;
-  Calls<SchedulerType> calls(config_of(2 * kLongPromptBlocks, kNumTokens + 1, kNumTokens, 1));
-  const NewRequest prompt = request_of("prompt", 0, kNumTokens, 1);
-  const ModelRunnerOutput result = result_of(1, 0);
-  calls.add(prompt);
-  calls.schedule();
-  calls.update(result);
-  time_passes(
-      state, "step", 1,
-      [&] {
-        // The end of the one before is reported.
-        calls.schedule();
-        calls.update({});
-        calls.add(prompt);
-      },
-      [&] { calls.schedule(); },
-      [&] {
-        const bool holds = calls.step().total_num_scheduled_tokens == 1 &&
-                           calls.step().scheduled_new_reqs.size() == 1 &&
-                           calls.step().scheduled_new_reqs.front().num_computed_tokens ==
-                               kLongPromptBlocks * kBlockSize;
-        calls.update(result);
-        return holds;
-      });
-}
-
-template <class SchedulerType>
 void register_benchmarks(const std::string& implementation, std::uint32_t max_requests) {
   const auto add = [&](const char* operation, void (*time)(benchmark::State&)) {
-    return add_benchmark(operation + implementation, benchmark::kMicrosecond, time);
-  };
-  const auto add_decode = [&](const char* operation, void (*time)(benchmark::State&)) {
     for (const std::uint32_t num_requests : {1U, 64U, 256U, 1024U, 16'384U}) {
-      if (num_requests <= max_requests) add(operation, time)->Arg(num_requests);
+      if (num_requests <= max_requests) {
+        add_benchmark(operation + implementation, benchmark::kMicrosecond, time)->Arg(num_requests);
+      }
     }
   };
-  add_decode("Schedule", time_schedule<SchedulerType>);
-  add_decode("UpdateFromOutput", time_update_from_output<SchedulerType>);
-  add_decode("Step", time_step<SchedulerType>);
-  add("ScheduleHit", time_schedule_hit<SchedulerType>)->Arg(kLongPromptBlocks);
+  add("Schedule", time_schedule<SchedulerType>);
+  add("UpdateFromOutput", time_update_from_output<SchedulerType>);
+  add("Step", time_step<SchedulerType>);
 }
 
 }  // namespace
