@@ -70,7 +70,7 @@ class GpuBlockPool {
   /// Whether nobody holds the block: it stands in the free queue.
   virtual bool is_free(BlockId block) const = 0;
 
-  /// The block behind a free one in the free queue, or the queue's head; nothing at its end.
+  /// The block after a free one in the free queue, or the queue's head; nothing at its end.
   virtual std::optional<BlockId> next_free_block(std::optional<BlockId> block) const = 0;
 
  protected:
@@ -159,7 +159,7 @@ struct KVConnectorHandshakeMetadata {
 using HandshakesByRank = std::vector<std::shared_ptr<const KVConnectorHandshakeMetadata>>;
 
 /// Called by an engine and its scheduler, in the order in which the members stand. A connector is a
-/// value behind an interface: copying a scheduler copies its connector by clone().
+/// value after an interface: copying a scheduler copies its connector by clone().
 class KVConnector {
  public:
   virtual ~KVConnector() = default;
@@ -171,7 +171,7 @@ class KVConnector {
   /// A request was added (Rules::connector_learns_new_requests).
   virtual void on_new_request(const ConnectorRequest&) {}
 
-  /// How many tokens behind the local hit can be loaded. Asked at each attempt to admit a request
+  /// How many tokens after the local hit can be loaded. Asked at each attempt to admit a request
   /// of which nothing is computed; may be asked again for the same request.
   /// The answer is at most num_tokens - num_local_tokens, and one less if the load is not
   /// asynchronous or the request has one token, since one token has to be computed.

@@ -71,7 +71,7 @@ struct TransferTotals {
 /// OffloadingConnectorStats()
 ///
 /// record_transfer(num_bytes, time, type)
-///     Behind the others of its type; a type that is new comes last.
+///     After the others of its type; a type that is new comes last.
 ///     Requires: time is finite and not negative (a counter of time would refuse it).
 ///
 /// aggregate(data)
@@ -107,14 +107,14 @@ std::string to_log_text(std::span<const TransferTotals> totals);
 /// Whose metrics they are.
 struct OffloadPromMetricsConfig {
   std::vector<std::string> labelnames;  ///< vLLM: "model_name", "engine"
-  std::map<std::uint32_t, std::vector<std::string>> per_engine_labelvalues;  ///< a value a name
+  std::map<std::uint32_t, std::vector<std::string>> per_engine_labelvalues;  ///< a value per name
   friend bool operator==(const OffloadPromMetricsConfig&,
                          const OffloadPromMetricsConfig&) = default;
 };
 
 /// What is wrong with a configuration; nothing if metrics can be built from it: each engine has a
 /// value for each name; a name is a letter or underscore with letters, digits and underscores
-/// behind it, does not start with two underscores, stands once, and is neither le nor
+/// after it, does not start with two underscores, stands once, and is neither le nor
 /// transfer_type.
 std::optional<std::string> check_config(const OffloadPromMetricsConfig& config);
 
@@ -146,7 +146,7 @@ inline constexpr std::array<double, 10> kOffloadSizeBuckets = {1e6,  5e6,  10e6,
 ///     came, and with the labels of the configuration, then transfer_type:
 ///       counter    kOffloadBytesName   `_total`, the sizes added up
 ///       counter    kOffloadTimeName    `_total`, the times added up
-///       histogram  kOffloadSizeName    `_bucket` with le behind the labels, a sample a bound and
+///       histogram  kOffloadSizeName    `_bucket` with le after the labels, a sample per bound and
 ///                                      "+Inf": operations of at most this size; `_count`: all;
 ///                                      `_sum`: the sizes added up
 template <class M>

@@ -45,7 +45,7 @@ struct KVConnectorWorkerOutput {
   friend bool operator==(const KVConnectorWorkerOutput&, const KVConnectorWorkerOutput&) = default;
 };
 
-/// A value behind an interface, as KVConnector; a copy has the original's KV caches until others
+/// A value with an interface, as KVConnector; a copy has the original's KV caches until others
 /// are registered with it.
 class KVConnectorWorker {
  public:

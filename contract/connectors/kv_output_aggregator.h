@@ -33,7 +33,7 @@ struct AggregatedOutput {
 /// KVOutputAggregator(num_workers).
 ///
 /// aggregate(outputs, out)
-///     outputs: one a rank, rank 0 first. A request is finished when num_workers ranks have
+///     outputs: one per rank, rank 0 first. A request is finished when num_workers ranks have
 ///     reported it, in this step and before; it stands where the report that completes it does.
 ///     Then it can be reported anew. Invalid blocks: those of any rank. Completed jobs: summed over
 ///     this step. Statistics: aggregated, rank 0 first; those of children class by class, new ones

@@ -20,7 +20,7 @@ struct PrometheusLabel {
 };
 
 struct PrometheusSample {
-  std::string suffix;  ///< behind the metric's name: "_total", "_bucket", "_count", "_sum"
+  std::string suffix;  ///< after the metric's name: "_total", "_bucket", "_count", "_sum"
   std::vector<PrometheusLabel> labels;
   double value = 0;
   friend bool operator==(const PrometheusSample&, const PrometheusSample&) = default;
@@ -42,11 +42,11 @@ std::string python_number(double value);
 /// "1.5e+06".
 std::string prometheus_number(double value);
 
-/// Appends HELP, TYPE and a line a sample, in the order given; labels in the order of their names.
+/// Appends HELP, TYPE and a line per sample, in the order given; labels in the order of their names.
 /// Without the client's `_created` series, which are times.
 void print_to(std::string& out, const PrometheusMetric& metric);
 
-/// One behind the other.
+/// One after the other.
 std::string print(const std::vector<PrometheusMetric>& metrics);
 
 }  // namespace kvfence

@@ -346,7 +346,7 @@ class Parser {
     }
     if (token.substr(0, 2) == "0x") {
       Bytes bytes;
-      if (!decode_hex(token.substr(2), bytes.data)) return fail("two hex digits a byte behind 0x");
+      if (!decode_hex(token.substr(2), bytes.data)) return fail("two hex digits per byte after 0x");
       out = Value(std::move(bytes));
     } else {
       if (!is_number(token)) return fail("a number, or quotes around text");
@@ -406,7 +406,7 @@ class Parser {
       case 'x': {
         const std::string_view digits = text_.substr(at_ + 2, 2);
         if (digits.size() < 2 || !decode_hex(digits, out)) {
-          return fail_at(at_, quote_token(text_.substr(at_, 4)), "two hex digits behind `\\x`");
+          return fail_at(at_, quote_token(text_.substr(at_, 4)), "two hex digits after `\\x`");
         }
         at_ += 4;
         return true;

@@ -392,8 +392,8 @@ TEST(ValueErrors, OfNumbers) {
 }
 
 TEST(ValueErrors, OfBytes) {
-  EXPECT_EQ(value_error("0x0"), "1:1: found `0x0`, expected two hex digits a byte behind 0x");
-  EXPECT_EQ(value_error("0x0g"), "1:1: found `0x0g`, expected two hex digits a byte behind 0x");
+  EXPECT_EQ(value_error("0x0"), "1:1: found `0x0`, expected two hex digits per byte after 0x");
+  EXPECT_EQ(value_error("0x0g"), "1:1: found `0x0g`, expected two hex digits per byte after 0x");
 }
 
 TEST(ValueErrors, OfQuotes) {
@@ -402,8 +402,8 @@ TEST(ValueErrors, OfQuotes) {
   EXPECT_EQ(value_error("\"a\nb\""), "1:3: found a newline, expected `\\n` between quotes");
   EXPECT_EQ(value_error(R"("a\q")"), R"(1:3: found `\q`)" + escapes);
   EXPECT_EQ(value_error(R"("\)"), R"(1:2: found `\`)" + escapes);
-  EXPECT_EQ(value_error(R"("\x4")"), R"(1:2: found `\x4"`, expected two hex digits behind `\x`)");
-  EXPECT_EQ(value_error(R"("\x)"), R"(1:2: found `\x`, expected two hex digits behind `\x`)");
+  EXPECT_EQ(value_error(R"("\x4")"), R"(1:2: found `\x4"`, expected two hex digits after `\x`)");
+  EXPECT_EQ(value_error(R"("\x)"), R"(1:2: found `\x`, expected two hex digits after `\x`)");
   EXPECT_EQ(value_error(R"("a"b)"), "1:4: found `b`, expected the end of the value");
 }
 
@@ -492,7 +492,7 @@ TEST(Document, AcceptsCarriageReturns) {
   EXPECT_EQ(print(*document), "a b=1\n# c\n");
 }
 
-TEST(LineSubject, IsABareWordBehindTheVerb) {
+TEST(LineSubject, IsABareWordAfterTheVerb) {
   const Line line = line_of("target  block_pool n=1 -> ok=true # why");
 
   EXPECT_EQ(line.verb, "target");

@@ -56,7 +56,7 @@ TEST(Profile, EveryProfileReadsBack) {
 }
 
 TEST(Rules, EveryFieldHasItsOwnNameAndMember) {
-  // One byte a rule: a member that is missing from the list would leave the sizes apart.
+  // One byte per rule: a member that is missing from the list would leave the sizes apart.
   EXPECT_EQ(kRuleFields.size() * sizeof(bool), sizeof(Rules));
   std::set<std::string_view> names;
   for (const RuleField& field : kRuleFields) {

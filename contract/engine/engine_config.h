@@ -168,9 +168,9 @@ struct Config : kv_cache::Config, SchedulerSettings {
     fields.add("policy", &S::policy, "fcfs or priority");
     fields.add("max_num_seqs", &S::max_num_seqs, "requests that run at once");
     fields.optional("max_num_scheduled_tokens", &S::max_num_scheduled_tokens,
-                    "tokens a step; 0: max_num_batched_tokens");
+                    "tokens per step; 0: max_num_batched_tokens");
     fields.optional("long_prefill_token_threshold", &S::long_prefill_token_threshold,
-                    "tokens of one request a step; 0: no bound");
+                    "tokens of one request per step; 0: no bound");
     fields.optional("enable_chunked_prefill", &S::enable_chunked_prefill,
                     "a prompt may be computed in several steps");
     fields.optional("scheduler_reserve_full_isl", &S::scheduler_reserve_full_isl,

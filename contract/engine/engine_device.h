@@ -7,7 +7,7 @@
 ///
 /// Three streams, each first in, first out, as those of contract/worker/worker.h:
 ///
-///   transfer_async  Enqueues a copy of whole blocks behind the forwards enqueued so far.
+///   transfer_async  Enqueues a copy of whole blocks after the forwards enqueued so far.
 ///   get_finished    Appends what is over: stores, then loads, each in the order of submission,
 ///                   once. Runs nothing.
 ///   wait            Runs what these transfers need, in order, and nothing else. Unknown ones are
@@ -20,12 +20,12 @@
 ///                   the fault is kLate.
 ///
 ///   show_pages      Appends what GPU blocks, and the pages of CPU memory that take one, hold:
-///                   the shortened symbols, one a token. What was never written is left out.
+///                   the shortened symbols, one per token. What was never written is left out.
 ///
 /// Where others read the KV cache, or write it, over a network (has_remote):
 ///
 ///   begin_remote    From now on some of these blocks may be read, or written, at any time,
-///                   whatever the streams do. Behind what the host knows.
+///                   whatever the streams do. After what the host knows.
 ///   know_remote     The host knows that it is over.
 ///   know_forward    The host knows what came of the oldest forward of which it did not yet, and
 ///                   which has run.

@@ -37,7 +37,7 @@ inline Symbol first_symbol(const std::optional<std::string>& cache_salt) {
   return symbol;
 }
 
-/// The KV of a token behind one of which it is `before`.
+/// The KV of a token after one of which it is `before`.
 inline Symbol next_symbol(Symbol before, TokenId token) {
   const Symbol symbol = content::fmix64(before + content::fmix64(token + 1ULL));
   return symbol > kTorn ? symbol : symbol + 2;

@@ -68,7 +68,7 @@ struct GetCachedBlock {
     using S = GetCachedBlock;
     fields.add("request", &S::request, Domain::kRequest, "whose block");
     fields.add("index", &S::index, Domain::kHashIndex, "which block, at that block size");
-    fields.add("block_size", &S::block_size, Domain::kBlockSize, "tokens a block");
+    fields.add("block_size", &S::block_size, Domain::kBlockSize, "tokens per block");
     fields.add("groups", &S::groups, Domain::kGroups, "a block of each is needed for a hit");
   }
 };
@@ -104,7 +104,7 @@ struct CacheFullBlocks {
     fields.add("num_cached_blocks", &S::num_cached_blocks, Domain::kBlockCount,
                "start of the range");
     fields.add("num_full_blocks", &S::num_full_blocks, Domain::kBlockCount, "end of the range");
-    fields.add("block_size", &S::block_size, Domain::kBlockSize, "tokens a block");
+    fields.add("block_size", &S::block_size, Domain::kBlockSize, "tokens per block");
     fields.add("group", &S::group, Domain::kGroup, "enters the key");
     fields.optional("block_mask", &S::block_mask, Domain::kMask,
                     "over the range; false passes over (rule cache_full_blocks_mask)");

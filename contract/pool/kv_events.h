@@ -28,7 +28,7 @@ inline bool is_present(const ExtraKeysOfBlocks& extra_keys) {
   return std::ranges::any_of(extra_keys, [](const auto& keys) { return keys.has_value(); });
 }
 
-/// Full blocks became findable. One event a call of cache_full_blocks, even when every block was
+/// Full blocks became findable. One event per call of cache_full_blocks, even when every block was
 /// passed over.
 struct BlockStored {
   static constexpr std::string_view kWord = "stored";
@@ -68,7 +68,7 @@ struct BlockStored {
   friend bool operator==(const BlockStored&, const BlockStored&) = default;
 };
 
-/// One block lost its hash. One event a block, also when another block still carries the same hash.
+/// One block lost its hash. One event per block, also when another block still carries the same hash.
 struct BlockRemoved {
   static constexpr std::string_view kWord = "removed";
   BlockHash block_hash;

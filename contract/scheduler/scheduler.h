@@ -58,7 +58,7 @@ struct SchedulerSettings {
   SchedulingPolicy policy = SchedulingPolicy::kFCFS;
   std::uint32_t max_num_seqs = 0;                  ///< requests that run at once
   std::uint32_t max_num_scheduled_tokens = 0;      ///< tokens per step; 0: max_num_batched_tokens
-  std::uint32_t long_prefill_token_threshold = 0;  ///< tokens of a request a step; 0: no bound
+  std::uint32_t long_prefill_token_threshold = 0;  ///< tokens of a request per step; 0: no bound
   bool enable_chunked_prefill = true;
   bool scheduler_reserve_full_isl = true;    ///< admit only what fits with its full length
   std::uint32_t num_speculative_tokens = 0;  ///< drafts a request and step
@@ -72,7 +72,7 @@ struct SchedulerSettings {
 struct SchedulerConfig : SchedulerSettings {
   KVCacheManagerConfig kv_cache;  ///< rules, groups, max_model_len, max_num_batched_tokens
 
-  /// Tokens a step.
+  /// Tokens per step.
   std::uint32_t token_budget() const {
     return max_num_scheduled_tokens > 0 ? max_num_scheduled_tokens
                                         : kv_cache.max_num_batched_tokens;
@@ -175,7 +175,7 @@ struct SchedulerOutput {
   std::vector<New> scheduled_new_reqs;
   std::vector<Cached> scheduled_cached_reqs;
   FlatLists<BlockId> block_lists;
-  FlatLists<TokenId> spec_token_ids;  ///< one list an entry of scheduled
+  FlatLists<TokenId> spec_token_ids;  ///< one list per entry of scheduled
   std::uint32_t total_num_scheduled_tokens = 0;
   std::vector<std::uint32_t> num_common_prefix_blocks;  ///< by group; zeros with nothing running
   std::vector<RequestIndex> preempted;                  ///< in this call, first victim first
@@ -196,7 +196,7 @@ struct SchedulerOutput {
 
 /// What came back from the workers for one step.
 struct ModelRunnerOutput {
-  /// One list an entry of SchedulerOutput::scheduled: 1 to 1 + num_spec_tokens tokens where it
+  /// One list per entry of SchedulerOutput::scheduled: 1 to 1 + num_spec_tokens tokens where it
   /// samples, else none.
   FlatLists<TokenId> sampled_token_ids;
   const KVConnectorOutput* kv_connector_output = nullptr;  ///< null: nothing to report
@@ -220,7 +220,7 @@ struct EngineCoreOutputs {
     friend bool operator==(const Output&, const Output&) = default;
   };
   std::vector<Output> outputs;
-  FlatLists<TokenId> new_token_ids;               ///< one list an output
+  FlatLists<TokenId> new_token_ids;               ///< one list per output
   std::vector<KVCacheEvent> events;               ///< one batch: the pool's, then the connector's
   PrefixCacheStats prefix_cache_stats;            ///< since the last update
   PrefixCacheStats connector_prefix_cache_stats;  ///< tokens asked of the connector, and found

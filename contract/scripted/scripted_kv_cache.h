@@ -23,14 +23,14 @@ constexpr KVSymbol symbol_before(std::uint32_t layer) { return 2166136261u + lay
 
 /// After one more token: the symbol before it, times 16777619, exclusive or the token + 1, all in
 /// 32 bits (FNV-1).
-constexpr KVSymbol symbol_behind(KVSymbol before, TokenId token) {
+constexpr KVSymbol symbol_after(KVSymbol before, TokenId token) {
   return (before * 16777619u) ^ (token + 1);
 }
 
 /// Of the slot of the last of these tokens, which are a sequence from its start on.
 constexpr KVSymbol symbol_of(std::uint32_t layer, std::span<const TokenId> tokens) {
   KVSymbol symbol = symbol_before(layer);
-  for (const TokenId token : tokens) symbol = symbol_behind(symbol, token);
+  for (const TokenId token : tokens) symbol = symbol_after(symbol, token);
   return symbol;
 }
 
@@ -73,7 +73,7 @@ class ScriptedKVCache {
       const std::uint32_t token = first_token + i;
       if (blocks[token / block_size_] == kNullBlockId) continue;
       const KVSymbol before = token == 0 ? symbol_before(layer) : slot_of(layer, blocks, token - 1);
-      slot_of(layer, blocks, token) = symbol_behind(before, tokens[i]);
+      slot_of(layer, blocks, token) = symbol_after(before, tokens[i]);
     }
   }
 

@@ -2,7 +2,7 @@
 
 /// What the file tier is: a secondary tier that keeps each block in a file of its own. Its rules
 /// stand here, once, down to the order of file operations, since what a failing operation leaves
-/// behind follows from it; `reference/` (in memory) and `optimized/` (on files) each code them.
+/// after follows from it; `reference/` (in memory) and `optimized/` (on files) each code them.
 /// The format of the files, and what the tier guarantees when a process dies, stand in
 /// optimized/file_formats.md.
 ///

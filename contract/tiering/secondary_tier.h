@@ -102,10 +102,10 @@ struct JobResult {
 /// on_new_request(request) -> what the tier wants of it
 ///
 /// on_request_finished(request)
-///     Once a request. Promotions that were queued and stores that end later still name it.
+///     Once per request. Promotions that were queued and stores that end later still name it.
 ///
 /// on_schedule_end()
-///     Once a step, after the step's jobs were submitted.
+///     Once per step, after the step's jobs were submitted.
 ///
 /// shutdown()
 ///     Returns when no transfer touches a slot any more. Transfers that have not begun do not begin

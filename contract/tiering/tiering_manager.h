@@ -14,14 +14,14 @@
 ///     primary tier. A call on it is written primary.operation(...).
 ///   - A *job* is a transfer between the primary tier and one other. Jobs are numbered 0, 1, ... in
 ///     the order of their submission, over all tiers.
-///   - *Poll*: once a step, at the first lookup, prepare_load, prepare_store or on_schedule_end
+///   - *Poll*: once per step, at the first lookup, prepare_load, prepare_store or on_schedule_end
 ///     since the last on_schedule_end, each tier in order is asked for the jobs that are over, and
 ///     each of these is ended, in the order in which it is reported:
 ///       promotion  primary.complete_store(its keys, success)
 ///       cascade    primary.complete_load(its keys), whatever became of it
 ///     A result is passed over that names no job under way at this tier (upstream asserts, with
 ///     later results lost). The poll comes before anything else that the operation does, before a
-///     refusal too: what a refused operation leaves unchanged is the state behind it.
+///     refusal too: what a refused operation leaves unchanged is the state after it.
 ///   - A tier learns of a request by name and forgets it at on_request_finished; jobs of it may
 ///     still be submitted afterwards, as upstream does.
 

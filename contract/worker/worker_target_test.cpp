@@ -78,7 +78,7 @@ TEST(WorkerWords, ReadAsWhatTheyStandFor) {
   }
 }
 
-TEST(WorkerTransfer, HasPagesBehindThoseOfEarlierBlocks) {
+TEST(WorkerTransfer, HasPagesAfterThoseOfEarlierBlocks) {
   worker::Transfer transfer{.gpu_blocks = {7, 8, 9}, .cpu_blocks = {4, 1}, .block_index = 3};
   EXPECT_TRUE(worker::counts_fit(transfer, 2));
   EXPECT_EQ(worker::cpu_pages_of(transfer, 2), (std::vector<std::uint32_t>{9, 2, 3}));

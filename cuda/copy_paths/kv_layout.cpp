@@ -86,7 +86,7 @@ std::string find_attention_pages(const LayerTensors& layer, std::size_t num_bloc
                             outer.front() == 0 && tensor.shape[0] == 2;
   if (!outer.empty() && !has_kv_first) {
     return "blocks are at physical dimension " + std::to_string(outer.size()) +
-           ": expected first, or behind K and V";
+           ": expected first, or after K and V";
   }
   const std::size_t num_parts = has_kv_first ? 2 : 1;
   if (layer.page_bytes % num_parts != 0 || layer.unpadded_page_bytes % num_parts != 0) {

@@ -282,7 +282,7 @@ class Bench {
     }
     return {median(std::move(device)), median(std::move(calls))};
   }
-  /// GB/s of so many bytes a round.
+  /// GB/s of so many bytes per round.
   template <class Enqueue>
   double rate(std::size_t num_bytes, std::size_t num_repeats, Sides sides, Enqueue enqueue) {
     return gb_per_second(num_bytes, repeat(num_repeats, sides, enqueue).device_microseconds);

@@ -252,7 +252,7 @@ constexpr JobId kJobs[] = {kJob, kNextJob};
 
 /// M1, M7: the store has to wait for the forward that writes its block. M3: it waits, and its
 /// source may be read before all the same.
-void store_behind_compute(RaceStage& stage, const Arm& arm) {
+void store_after_compute(RaceStage& stage, const Arm& arm) {
   stage.put_gpu(0, kBefore);
   stage.put_cpu(0, kPoison);
   stage.hold_compute();
@@ -265,7 +265,7 @@ void store_behind_compute(RaceStage& stage, const Arm& arm) {
 
 /// M2: the load has to wait for the forward that still reads its block. M6: of two events the
 /// second is the one that matters.
-void load_behind_reader(RaceStage& stage, const Arm& arm) {
+void load_after_reader(RaceStage& stage, const Arm& arm) {
   stage.put_gpu(0, kBefore);
   stage.put_cpu(0, kOther);
   stage.hold_compute();
@@ -342,19 +342,19 @@ std::span<const HeldRace> held_races() {
        .bug = "store_ignores_compute",
        .paths = all,
        .is_early = true,
-       .program = store_behind_compute},
+       .program = store_after_compute},
       {.id = "M2",
        .name = "load into a block that is still read",
        .bug = "load_ignores_readers",
        .paths = all,
        .is_early = true,
-       .program = load_behind_reader},
+       .program = load_after_reader},
       {.id = "M3",
-       .name = "store in Any order behind a wait",
+       .name = "store in Any order after a wait",
        .bug = "store_reads_in_any_order",
        .paths = {Kind::kBatched},
        .must_corrupt = false,
-       .program = store_behind_compute},
+       .program = store_after_compute},
       {.id = "M4",
        .name = "descriptors rewritten before the kernel has read them",
        .bug = "descriptors_reused_in_flight",
@@ -373,13 +373,13 @@ std::span<const HeldRace> held_races() {
        .bug = "only_first_event_awaited",
        .paths = all,
        .is_early = true,
-       .program = load_behind_reader},
+       .program = load_after_reader},
       {.id = "M7",
        .name = "event recorded again before the wait",
        .bug = "event_recorded_again_before_wait",
        .paths = all,
        .is_early = true,
-       .program = store_behind_compute},
+       .program = store_after_compute},
   };
   return races;
 }

@@ -3,7 +3,7 @@
 /// The races of a copy worker as small programs, each in two arms: with the barrier that orders it,
 /// and without, as the control that has to show wrong bytes.
 ///
-/// Compute is held behind a latch, so that on a GPU the control arm has one outcome: the copy is
+/// Compute is held back by a latch, so that on a GPU the control arm has one outcome: the copy is
 /// over before the latch opens. Each program is rehearsed with the latch open, so that no memory is
 /// allocated and no kernel loaded while a stream is held. The same programs run on the virtual
 /// device, where the schedule holds back instead.

@@ -40,7 +40,7 @@ TEST(BatchArguments, AreChecked) {
       {"more attributes than entries", [](BatchCall& c, TestRig&) { c.num_attributes = 4; }},
       {"first attribute later", [](BatchCall& c, TestRig&) { c.starts[0] = 1; }},
       {"attributes not increasing", [](BatchCall& c, TestRig&) { c.starts[1] = 0; }},
-      {"attribute behind the end", [](BatchCall& c, TestRig&) { c.starts[1] = 3; }},
+      {"attribute after the end", [](BatchCall& c, TestRig&) { c.starts[1] = 3; }},
       {"zero attribute", [](BatchCall& c, TestRig&) { c.attributes[1] = {}; }},
       {"source read during the call",
        [](BatchCall& c, TestRig&) {
@@ -51,7 +51,7 @@ TEST(BatchArguments, AreChecked) {
       {"null source", [](BatchCall& c, TestRig&) { c.srcs[2] = nullptr; }},
       {"source across the end",
        [](BatchCall& c, TestRig& rig) { c.srcs[1] = rig.gpu(TestRig::kNumBlocks - 1) + 1; }},
-      {"destination behind the end",
+      {"destination after the end",
        [](BatchCall& c, TestRig& rig) { c.dsts[1] = rig.gpu(TestRig::kNumBlocks); }},
       {"legacy stream", [](BatchCall& c, TestRig&) { c.stream = nullptr; }},
   };

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A GPU that looks for trouble: the state behind the functions of the CUDA runtime.
+/// A GPU that looks for trouble: the state of the functions of the CUDA runtime.
 ///
 /// A test makes a Device, installs it, and runs code that calls the runtime. One thread; what
 /// happens is decided by the program and the options. It is not copied: the program holds its
@@ -51,7 +51,7 @@ class Device {
   /// `writes` are all that it touches.
   cudaError_t launch(cudaStream_t stream, const std::vector<MemoryRange>& reads,
                      const std::vector<MemoryRange>& writes, std::function<void()> function);
-  /// The bytes behind addresses of device or pinned memory; for twins of kernels and for tests.
+  /// The bytes at addresses of device or pinned memory; for twins of kernels and for tests.
   /// Aborts unless they lie in one live allocation, and in a twin unless they lie in one range that
   /// it declares.
   std::byte* bytes(const void* address, std::size_t size) const;

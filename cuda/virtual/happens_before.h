@@ -20,7 +20,7 @@ namespace kvfence::virtual_device {
 /// all of its work complete.
 using Actor = std::uint32_t;
 inline constexpr Actor kHost = 0;
-/// Streams that live at once, and the host: a worker has a handful, a pool of one stream a job some
+/// Streams that live at once, and the host: a worker has a handful, a pool of one stream per job some
 /// more.
 inline constexpr Actor kActorsMax = 32;
 

@@ -54,7 +54,7 @@ const Scenario kRacyScenarios[] = {
        rig.load(kToDevice, 0, 0);
        finish(rig);
      }},
-    {"Any order behind a wait", "M3",
+    {"Any order after a wait", "M3",
      [](TestRig& rig) {
        rig.compute(kCompute, 0, kFirst);
        rig.record(0, kCompute);
@@ -179,7 +179,7 @@ const Scenario kRacyScenarios[] = {
 
 /// Nothing is wrong with them.
 const Scenario kRightScenarios[] = {
-    {"store behind compute", "",
+    {"store after compute", "",
      [](TestRig& rig) {
        rig.compute(kCompute, 0, kFirst);
        rig.record(0, kCompute);
@@ -194,7 +194,7 @@ const Scenario kRightScenarios[] = {
        finish(rig);
        rig.expect_gpu(0, kOther);
      }},
-    {"load behind the last reader", "",
+    {"load after the last reader", "",
      [](TestRig& rig) {
        rig.set_gpu(0, kFirst);
        rig.fill(0, kOther);

@@ -128,7 +128,7 @@ void WorkQueue::tell(StoryEntry::Kind kind, const Work& work) {
                              .call = work.call});
 }
 
-void WorkQueue::tell_started(Work& work) {
+void WorkQueue::report_started(Work& work) {
   if (story_ == nullptr || work.has_started) return;
   work.has_started = true;
   tell(StoryEntry::Kind::kStarted, work);
@@ -164,7 +164,7 @@ void WorkQueue::poison(Entry& entry) {
 }
 
 void WorkQueue::read(Work& work, std::size_t index) {
-  tell_started(work);
+  report_started(work);
   Chunk& chunk = work.chunks[index];
   const Entry& entry = work.entries[chunk.entry];
   if (!entry.is_orphan && error_ == cudaSuccess) {
@@ -184,7 +184,7 @@ void WorkQueue::read(Work& work, std::size_t index) {
 }
 
 void WorkQueue::write(Work& work, std::size_t index) {
-  tell_started(work);
+  report_started(work);
   const Chunk chunk = work.chunks[index];
   Entry& entry = work.entries[chunk.entry];
   if (error_ == cudaSuccess) {
@@ -205,7 +205,7 @@ void WorkQueue::write(Work& work, std::size_t index) {
 }
 
 void WorkQueue::act(Work& work) {
-  tell_started(work);
+  report_started(work);
   if (error_ == cudaSuccess) {
     acting_ = &work;
     if (!work.is_skipped) work.action();
@@ -240,7 +240,7 @@ void WorkQueue::step_early(std::size_t index, Random& random) {
 void WorkQueue::finish_head(Actor stream) {
   Work& work = head(stream);
   if (work.kind == Work::Kind::kAction) return act(work);
-  tell_started(work);
+  report_started(work);
   if (error_ != cudaSuccess) {
     work.chunks.clear();
     return complete(work);

@@ -117,7 +117,7 @@ class WorkQueue {
   void write(Work& work, std::size_t chunk);
   void act(Work& work);
   void tell(StoryEntry::Kind kind, const Work& work);
-  void tell_started(Work& work);
+  void report_started(Work& work);
   void poison(Entry& entry);
   void leave_early(Work& work);
   Work* find_work(Actor stream, Time time) const;

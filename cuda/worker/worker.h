@@ -115,7 +115,7 @@ class Worker {
   std::size_t num_deferred() const { return deferred_.size(); }
   bool is_shut_down() const { return is_shut_down_; }
   std::size_t num_in_flight() const { return in_flight_[0].size() + in_flight_[1].size(); }
-  /// Events that are in use: at most one a transfer in flight.
+  /// Events that are in use: at most one per transfer in flight.
   std::size_t num_events() const { return events_.num_used(); }
   const Counters& counters() const { return counters_; }
   /// What the device does not know.

@@ -113,7 +113,7 @@ class WorkerOnVirtualDevice : public RankDevice {
   worker::Fault next_fault_ = worker::Fault::kNone;
 };
 
-/// One a rank, and what they have reported together.
+/// One per rank, and what they have reported together.
 class WorkersOnVirtualDevices {
  public:
   using Rank = WorkerOnVirtualDevice;

@@ -39,8 +39,8 @@ TEST(RequestListTest, IsAList) {
     ASSERT_EQ(actual.empty(), expected.empty());
     ASSERT_EQ(actual.front(), expected.empty() ? kNoRequest : expected.front());
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const RequestIndex behind = i + 1 < requests.size() ? requests[i + 1] : kNoRequest;
-      ASSERT_EQ(actual.next(requests[i]), behind);
+      const RequestIndex after = i + 1 < requests.size() ? requests[i + 1] : kNoRequest;
+      ASSERT_EQ(actual.next(requests[i]), after);
     }
   }
 }

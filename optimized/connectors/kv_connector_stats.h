@@ -44,11 +44,11 @@ class OffloadingConnectorStats {
     double time = 0;
   };
 
-  /// Where the type stands whose name is these three, one behind the other.
+  /// Where the type stands whose name is these three, one after the other.
   std::size_t index_of(std::string_view src, std::string_view to, std::string_view dst);
   void append(std::size_t index, const OffloadingOperationMetrics& op);
 
-  std::vector<TransferOperations> operations_;  ///< those behind num_types_ are spare
+  std::vector<TransferOperations> operations_;  ///< those after num_types_ are spare
   std::vector<Totals> totals_;                  ///< of each of them
   std::size_t num_types_ = 0;
 };

@@ -88,7 +88,7 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
     }
   }
 
-  /// One entry a job, ascending.
+  /// One entry per job, ascending.
   static void add_up(std::vector<CompletedJob>& jobs) {
     std::sort(jobs.begin(), jobs.end(), [](const CompletedJob& left, const CompletedJob& right) {
       return left.job < right.job;

@@ -44,7 +44,7 @@ void remove_what_the_dead_left(PosixFileOperations& files, const std::filesystem
 TemporaryFolder::TemporaryFolder(const std::string& kind) {
   const std::filesystem::path parent = parent_folder();
   const std::string start = "kvfence_" + kind + "_";
-  // Once a process and kind is often enough: its own folders are removed as they end.
+  // Once per process and kind is often enough: its own folders are removed as they end.
   static std::set<std::string> swept;
   if (swept.insert(start).second) remove_what_the_dead_left(files_, parent, start);
   for (std::uint32_t number = 0; lock_ < 0; ++number) {

@@ -94,13 +94,13 @@ class Search {
   std::uint32_t sliding_window() {
     const std::uint32_t num_wanted =
         contiguous_blocks_for_hit(query_.spec, query_.drop_eagle_block);
-    const std::uint32_t num_behind =  // blocks of a run that lie after an aligned boundary
+    const std::uint32_t num_after =  // blocks of a run that lie after an aligned boundary
         query_.drop_eagle_block && query_.aligns_after_drop ? 1 : 0;
     resize(0);
     std::uint32_t end = resize(max_num_blocks_);
     std::uint32_t first_known = end;  // blocks [first_known, end) hit
     while (end > 0) {
-      end -= (end - num_behind) % aligned_blocks_;
+      end -= (end - num_after) % aligned_blocks_;
       first_known = std::min(first_known, end);
       const std::uint32_t begin = end - std::min(end, std::max(num_wanted, 1U));
       const std::uint32_t miss = leftmost_miss(begin, first_known);

@@ -2,7 +2,7 @@
 
 /// The prefix-cache lookup of groups with equal specs, by kind of attention.
 ///
-/// Each kind probes a block at most once a lookup. Source: vLLM v0.19.0 and v0.23.0
+/// Each kind probes a block at most once per lookup. Source: vLLM v0.19.0 and v0.23.0
 /// v1/core/single_type_kv_cache_manager.py find_longest_cache_hit.
 
 #include <cstdint>

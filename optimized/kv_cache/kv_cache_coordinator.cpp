@@ -29,10 +29,10 @@ KVCacheCoordinator::KVCacheCoordinator(const KVCacheManagerConfig& config)
     auto at = std::find_if(spec_groups_.begin(), spec_groups_.end(),
                            [&spec](const SpecGroup& other) { return other.spec == spec; });
     if (at == spec_groups_.end()) {
-      const auto behind = spec.is_full_attention()
-                              ? std::find_if_not(spec_groups_.begin(), spec_groups_.end(), is_full)
-                              : spec_groups_.end();
-      at = spec_groups_.insert(behind, {.spec = spec, .group_ids = {}, .use_eagle = false});
+      const auto after = spec.is_full_attention()
+                             ? std::find_if_not(spec_groups_.begin(), spec_groups_.end(), is_full)
+                             : spec_groups_.end();
+      at = spec_groups_.insert(after, {.spec = spec, .group_ids = {}, .use_eagle = false});
     }
     at->group_ids.push_back(group);
     at->use_eagle = at->use_eagle || config.is_eagle_group(group);

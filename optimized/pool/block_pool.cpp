@@ -37,7 +37,7 @@ BlockPool::BlockPool(const BlockPoolConfig& config)
 
 bool BlockPool::get_cached_block(BlockHashView hash, std::span<const GroupId> group_ids,
                                  std::span<BlockId> out) const {
-  KVFENCE_CHECK(out.size() == group_ids.size(), "one block a group");
+  KVFENCE_CHECK(out.size() == group_ids.size(), "one block per group");
   for (std::size_t i = 0; i < group_ids.size(); ++i) {
     const BlockId block = map_.get_one_block(PackedKeyView(hash, group_ids[i]));
     if (block == map_.kNoBlock) return false;

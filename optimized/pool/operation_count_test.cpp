@@ -131,7 +131,7 @@ TEST(BlockHashToBlockMap, KeysOfOneTagAreToldApartByTheirBytes) {
 
 // No tombstones: after an erasure from the front of a cluster, the rest is one slot nearer to its
 // home.
-TEST(BlockHashToBlockMap, EraseShortensTheProbesOfTheKeysBehind) {
+TEST(BlockHashToBlockMap, EraseShortensTheProbesOfTheKeysAfter) {
   const std::vector<std::string> keys = keys_of_one_tag(6);
   BlockHashToBlockMap map(6, 36);
   for (BlockId block = 0; block < 6; ++block) map.insert(PackedKeyView(keys[block]), block);

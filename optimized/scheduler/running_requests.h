@@ -1,7 +1,7 @@
 #pragma once
 
 /// RunningRequests: the running requests in order of admission, as an array that is walked every
-/// step. A removal leaves a hole; holes are closed once a step.
+/// step. A removal leaves a hole; holes are closed once per step.
 
 #include <cstddef>
 #include <cstdint>

@@ -319,7 +319,7 @@ class StepPlanner {
     }
     const auto num_tokens = static_cast<std::uint32_t>(num_new_tokens);
     if (!allocate_waiting(index, computed, num_tokens)) return false;
-    if (state_.connector) tell_connector(index, computed);
+    if (state_.connector) notify_connector(index, computed);
     if (computed.load_async) {
       start_loading(index, computed);
     } else {
@@ -406,7 +406,7 @@ class StepPlanner {
     return code == ErrorCode::kNone && allocated;
   }
 
-  void tell_connector(RequestIndex index, const Computed& computed) {
+  void notify_connector(RequestIndex index, const Computed& computed) {
     manager_.get_block_ids(index, state_.blocks);
     state_.connector->update_state_after_alloc(state_.connector_host(),
                                                state_.connector_request(index), state_.blocks,

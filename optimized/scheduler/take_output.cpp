@@ -168,7 +168,7 @@ class OutputTaker {
   }
 
   /// How the request ends after the token that it has just got, if it does.
-  End end_behind(RequestIndex index, TokenId token) const {
+  End end_after(RequestIndex index, TokenId token) const {
     const ScheduledState& request = state_.states[index];
     if (request.num_tokens < request.min_total_tokens) return {};
     const bool is_full = request.num_tokens >= config_.kv_cache.max_model_len ||
@@ -216,7 +216,7 @@ class OutputTaker {
     std::size_t num_kept = 0;
     while (num_kept < sampled.size() && end.status == RequestStatus::kRunning) {
       ++request.num_tokens;
-      end = end_behind(index, sampled[num_kept++]);
+      end = end_after(index, sampled[num_kept++]);
     }
     sampled = sampled.first(num_kept);
     state_.records[index].request.append_output_token_ids(sampled);

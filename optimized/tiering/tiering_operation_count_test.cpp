@@ -31,9 +31,9 @@ constexpr std::uint32_t kFirstBelow = 1'000'000;
 using Reports = std::vector<std::vector<JobResult>>;
 
 /// The last one has all blocks of high numbers, as many as one likes.
-class TellingTier final : public Cloning<TellingTier, SecondaryTier> {
+class ReportingTier final : public Cloning<ReportingTier, SecondaryTier> {
  public:
-  TellingTier(std::uint32_t place, std::shared_ptr<Reports> reports)
+  ReportingTier(std::uint32_t place, std::shared_ptr<Reports> reports)
       : place_(place), reports_(std::move(reports)) {}
 
   LookupResult lookup(OffloadKeyView key, const RequestContext&) override {
@@ -67,7 +67,7 @@ class TieringOperationCount : public testing::TestWithParam<std::uint32_t> {
     reports_ = std::make_shared<Reports>(kNumTiers);
     std::vector<SecondaryTierHandle> tiers;
     for (std::uint32_t place = 0; place < kNumTiers; ++place) {
-      tiers.emplace_back(std::make_unique<TellingTier>(place, reports_));
+      tiers.emplace_back(std::make_unique<ReportingTier>(place, reports_));
     }
     manager_ = std::make_unique<TieringOffloadingManager>(config, std::move(tiers));
     for (std::uint32_t number = 0; number < num; ++number) {

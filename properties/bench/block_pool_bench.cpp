@@ -50,7 +50,7 @@ void in_calls(std::span<Element> all, Visit visit) {
   }
 }
 
-/// What the operations are given: the same for both implementations, built once a pool size.
+/// What the operations are given: the same for both implementations, built once per pool size.
 struct Inputs {
   explicit Inputs(std::uint32_t num_blocks)
       : config(config_of(num_blocks)),

@@ -116,7 +116,7 @@ SUITES = {
         peer_lacks=("zipf_arc", "scan_arc", "loop_arc"), peer_target=2),
 }
 
-Times = Dict[str, float]  # operation: ns a unit of the suite
+Times = Dict[str, float]  # operation: ns per unit of the suite
 Hits = Dict[str, int]  # operation: hits, where the suite counts them
 
 
@@ -183,7 +183,7 @@ def ratios(ours: List[Times], theirs: List[Times]) -> Dict[str, dict]:
 
 
 class Rounds:
-    """Times by implementation and size, a list with one entry a round."""
+    """Times by implementation and size, a list with one entry per round."""
 
     def __init__(self):
         self.times: Dict[str, Dict[int, List[Times]]] = {}

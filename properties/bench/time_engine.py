@@ -73,7 +73,7 @@ def text_of(results: dict) -> str:
     rows = [[what, cell(results["commands_a_second"][name]), cell(results["steps_a_second"][name])]
             for name, what in WHAT.items()]
     return (f"A second of CPU time on one core: median of {results['rounds']} rounds [min..max]; "
-            f"{results['commands_per_step']:.1f} commands a step\n\n"
+            f"{results['commands_per_step']:.1f} commands per step\n\n"
             + table(["what runs", "commands a second", "steps a second"], rows) + "\n")
 
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What all drivers share: they put typed components behind the interface that a lockstep drives.
+/// What all drivers share: they put typed components through the interface that a lockstep drives.
 
 #include <cstddef>
 #include <memory>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the property suites share: implementations as parameters, and one implementation behind a
+/// What the property suites share: implementations as parameters, and one implementation after a
 /// random history.
 
 #include <algorithm>

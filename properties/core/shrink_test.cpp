@@ -380,7 +380,7 @@ bool uses_the_last_block_taken(const ToyScenario& scenario) {
   return false;
 }
 
-TEST(Shrink, DropsAnAllocationAndRenumbersTheBlocksBehindIt) {
+TEST(Shrink, DropsAnAllocationAndRenumbersTheBlocksAfterIt) {
   EXPECT_EQ(shrunk("take count=3\ntake count=2\nuse blocks=[5]\n", uses_the_last_block_taken),
             "config size=1 fast=true\ntake count=1\nuse blocks=[1]\n");
 }
@@ -505,7 +505,7 @@ ToyScenario long_scenario(std::uint32_t num_takes, std::uint32_t at) {
   return made;
 }
 
-TEST(Shrink, CutsWhatStandsBehindTheFailingStepAtOnce) {
+TEST(Shrink, CutsWhatStandsAfterTheFailingStepAtOnce) {
   std::vector<std::size_t> sizes;
   ShrinkOptions options;
   options.failing_step = 401;

@@ -41,7 +41,7 @@ class GeneratorFor : public Generator {
   }
 
  protected:
-  /// The last commands of a tail, one a call; then nothing, and from the beginning again.
+  /// The last commands of a tail, one per call; then nothing, and from the beginning again.
   static std::optional<typename T::Command> next_of(std::initializer_list<typename T::Command> last,
                                                     std::size_t& num_given) {
     if (num_given < last.size()) return last.begin()[num_given++];

@@ -61,7 +61,7 @@ TEST(Choices, EveryByteStringMeansSomethingBelowEveryBound) {
   }
 }
 
-TEST(Choices, BehindTheEndEveryChoiceIsZero) {
+TEST(Choices, AfterTheEndEveryChoiceIsZero) {
   const std::array<std::uint8_t, 1> bytes = {9};
   Choices choices = Choices::from_bytes(bytes);
   EXPECT_FALSE(choices.exhausted());

@@ -545,7 +545,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return error;
   }
 
-  /// Behind those in flight, with the storage of one that is over.
+  /// After those in flight, with the storage of one that is over.
   static PlannedStep& new_step(Engine& engine) {
     if (engine.spare.empty()) return engine.in_flight.emplace_back();
     engine.in_flight.splice(engine.in_flight.end(), engine.spare, engine.spare.begin());

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Puts schedulers, their connectors, and the workers of all ranks with what copies and computes
-/// there behind the interface that a lockstep drives.
+/// there through the interface that a lockstep drives.
 ///
 /// `update` over scripted copies runs the oldest step on each rank, in the order of the ranks:
 /// handle_preemptions, start_load_kv, what the model computes (layer by layer where files are

@@ -13,10 +13,10 @@ namespace {
 
 const LeftOut kOptimisticWindow(
     LeftOut::By::kRule,
-    "rules of content: a window, or a state, behind drafts that are planned ahead",
+    "rules of content: a window, or a state, after drafts that are planned ahead",
     "upstream gives a window's blocks back as if the drafts in flight were accepted, and the step "
     "after a rejected one reads them (0.33.0 has it mended)",
-    "engine/offloading/left_out/a_window_behind_rejected_drafts.kvs");
+    "engine/offloading/left_out/a_window_after_rejected_drafts.kvs");
 
 /// `GPU block 3 on rank 0`
 std::string on_rank(std::size_t rank, std::string_view what, std::uint64_t number) {
@@ -106,10 +106,10 @@ std::vector<BlockId> blocks_of_nobody(const SchedulerObservation& shown,
 std::vector<BlockId> lost_blocks(const SchedulerObservation& shown,
                                  const KVCacheManagerConfig& config,
                                  const std::vector<BlockId>& given) {
-  const bool is_told = std::ranges::all_of(
+  const bool is_notified = std::ranges::all_of(
       config.groups, [](const KVCacheSpec& group) { return group.is_full_attention(); });
-  std::vector<BlockId> lost =
-      is_told ? new_blocks_of_nobody(shown) : blocks_of_nobody(shown, config.pool.num_gpu_blocks);
+  std::vector<BlockId> lost = is_notified ? new_blocks_of_nobody(shown)
+                                          : blocks_of_nobody(shown, config.pool.num_gpu_blocks);
   std::erase_if(lost, [&](BlockId block) { return contains(given, block); });
   return lost;
 }

@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/engine/checks.h"
-#include "properties/planted/told_lies.h"
+#include "properties/planted/false_observations_test_support.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::engine {
@@ -24,7 +24,7 @@ void expect_caught(std::string_view id, const Lie<EngineTarget>& lie,
                    Assembly assembly = Assembly::kScheduler) {
   const auto side = engine_sides().make_reference();
   expect_lie_caught<EngineTarget>(checks_of(assembly), *side, core_invariants(), id,
-                                  /*commands_behind=*/20, lie);
+                                  /*commands_after=*/20, lie);
 }
 
 /// A lie about what is shown, whatever the command and the configuration.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Puts any cache policy that satisfies the concept behind the interface that a lockstep drives.
+/// Puts any cache policy that satisfies the concept through the interface that a lockstep drives.
 
 #include <vector>
 

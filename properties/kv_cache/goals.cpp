@@ -50,7 +50,7 @@ constexpr Goal kGoals[] = {
      "an allocation waited because its Mamba state was cached in this step"},
     {"full_sequence_gate_closed", "an allocation failed with full_sequence_must_fit"},
     {"external_tokens", "an allocation brought external tokens"},
-    {"external_tokens_behind_a_hit", "external tokens followed blocks that were found"},
+    {"external_tokens_after_a_hit", "external tokens followed blocks that were found"},
     {"caching_delayed", "an allocation delayed its caching"},
     {"delayed_blocks_cached", "cache_blocks added keys"},
     {"lookahead", "an allocation had lookahead tokens"},
@@ -217,7 +217,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
       return;
     }
     add("external_tokens", command.num_external_tokens > 0);
-    add("external_tokens_behind_a_hit",
+    add("external_tokens_after_a_hit",
         command.num_external_tokens > 0 && follows_lookup && *before().num_hit_tokens > 0);
     add("caching_delayed", command.delay_cache_blocks);
     add("lookahead", command.num_lookahead_tokens > 0);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Puts any offloading manager that satisfies the concept behind the interface that a lockstep
+/// Puts any offloading manager that satisfies the concept through the interface that a lockstep
 /// drives.
 
 #include <cstddef>

@@ -24,13 +24,13 @@ std::vector<Entry> blocks(const std::string& text) {
   std::vector<Entry> entries;
   std::istringstream words(text);
   for (std::string word; words >> word;) {
-    const auto number_behind = [&](char mark) {
+    const auto number_after = [&](char mark) {
       const std::size_t at = word.find(mark);
       if (at == std::string::npos) return std::uint32_t{0};
       return static_cast<std::uint32_t>(std::stoul(word.substr(at + 1)));
     };
-    entries.push_back({static_cast<std::uint32_t>(std::stoul(word)), number_behind('@'),
-                       word.back() != '?', number_behind('+')});
+    entries.push_back({static_cast<std::uint32_t>(std::stoul(word)), number_after('@'),
+                       word.back() != '?', number_after('+')});
   }
   return entries;
 }

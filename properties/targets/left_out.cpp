@@ -84,10 +84,10 @@ const LeftOutRow kRefused[] = {
      "upstream names files after tokens alone: a request would get the KV of another one",
      "engine/synchronous/left_out/a_salt.kvs",
      "config connectors=[(example)]\nadd_request id=A tokens=[1] cache_salt=\"s\"\n"},
-    {"refused", "a window behind drafts that are planned ahead, on a device",
+    {"refused", "a window after drafts that are planned ahead, on a device",
      "upstream gives the window's blocks back as if the drafts in flight were accepted, and the "
      "tokens show it (0.33.0 has it mended)",
-     "engine/offloading/left_out/a_window_behind_rejected_drafts.kvs",
+     "engine/offloading/left_out/a_window_after_rejected_drafts.kvs",
      "config device=virtual groups=[(sliding block_size=4 window=4)] async_scheduling=true "
      "num_speculative_tokens=1\n"},
     {"refused", "copies that fail on a device, with a SimpleCPUOffloadConnector",

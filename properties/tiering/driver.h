@@ -1,6 +1,6 @@
 #pragma once
 
-/// Puts any tiering manager that satisfies the concept behind the interface that a lockstep drives,
+/// Puts any tiering manager that satisfies the concept through the interface that a lockstep drives,
 /// with scripted tiers below it.
 ///
 /// Refused here, since they are about what only the script knows:

@@ -31,8 +31,8 @@ constexpr Goal kGoals[] = {
     {"put_off_by_a_store", "a lookup found a store under way"},
     {"put_off_by_a_promotion", "a lookup found a promotion under way"},
     {"put_off_by_a_tier", "a tier asked to be asked again"},
-    {"tier_behind_the_one_that_asks_again",
-     "a tier behind one that asked to be asked again had the block"},
+    {"tier_after_the_one_that_asks_again",
+     "a tier after one that asked to be asked again had the block"},
     {"load_of_several_keys", "a load job had several keys"},
     {"loads_of_two_requests", "the end of a step submitted two loads to one tier"},
     {"promotion_done", "a promotion was reported as done"},
@@ -180,7 +180,7 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
     add("promotion_evicted", begun && after().size == before().size);
     add("promotion_had_no_room", last.answer == "hit" && !begun);
     add("put_off_by_a_tier", was_put_off && !begun && result == LookupResult::kPending);
-    add("tier_behind_the_one_that_asks_again", was_put_off && last.answer == "hit");
+    add("tier_after_the_one_that_asks_again", was_put_off && last.answer == "hit");
   }
 
   void count(const PrepareLoad& command) {

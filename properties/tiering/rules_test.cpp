@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "properties/planted/told_lies.h"
+#include "properties/planted/false_observations_test_support.h"
 #include "properties/targets/checks.h"
 #include "properties/targets/rooms.h"
 #include "scenarios/targets/targets.h"
@@ -30,7 +30,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
     return lie(command, shown);
   };
   expect_lie_caught<TieringTarget>(tiering_checks(), *side, invariants(), id,
-                                   /*commands_behind=*/12, tell);
+                                   /*commands_after=*/12, tell);
 }
 
 /// The first block of which that holds; null: there is none.

@@ -164,7 +164,7 @@ TYPED_TEST(TieringManagerRules, AStoreGoesDownToEveryTierInOrder) {
 }
 
 // Upstream: the same file, reference counts protect blocks during a cascade.
-TYPED_TEST(TieringManagerRules, ACascadeHoldsItsBlocksUntilThePollBehindItsEnd) {
+TYPED_TEST(TieringManagerRules, ACascadeHoldsItsBlocksUntilThePollAfterItsEnd) {
   Scene<TypeParam> scene(2, 2);
   scene.store({"1", "2"});
   EXPECT_EQ(scene.show(), "1+2 2+2");
@@ -213,7 +213,7 @@ TYPED_TEST(TieringManagerRules, ATierThatAsksToBeAskedAgainHidesNoOther) {
   EXPECT_EQ(scene.look_up("1"), "pending") << "nobody has it, but one may";
   scene.tier(1).add("1");
   EXPECT_EQ(scene.look_up("1"), "pending");
-  EXPECT_EQ(scene.show(), "1?") << "promoted from the tier behind";
+  EXPECT_EQ(scene.show(), "1?") << "promoted from the tier after";
   EXPECT_EQ(scene.look_up("2"), "miss");
 }
 
@@ -237,7 +237,7 @@ TYPED_TEST(TieringManagerRules, TheEndOfAStepSubmitsOneLoadATierAndRequest) {
 }
 
 // Upstream: the same file, successful and failed promotions are finalised.
-TYPED_TEST(TieringManagerRules, APromotionEndsWithThePollBehindItsJob) {
+TYPED_TEST(TieringManagerRules, APromotionEndsWithThePollAfterItsJob) {
   Scene<TypeParam> scene(4, 1);
   for (OffloadKeyView key : {"1", "2"}) scene.tier(0).add(key);
   scene.look_up("1", "A");

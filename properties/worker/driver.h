@@ -1,6 +1,6 @@
 #pragma once
 
-/// Puts any copy workers that satisfy the concept behind the interface that a lockstep drives.
+/// Puts any copy workers that satisfy the concept through the interface that a lockstep drives.
 
 #include <cstdint>
 #include <memory>

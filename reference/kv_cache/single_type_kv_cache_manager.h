@@ -177,7 +177,7 @@ MakeManager make_cross_attention_manager;
 std::unique_ptr<SingleTypeKVCacheManager> make_sink_full_attention_manager(
     const KVCacheManagerConfig& config, GroupId group, BlockPool& pool);
 
-/// One block a group for the hash at index, or nothing.
+/// One block per group for the hash at index, or nothing.
 std::optional<std::vector<BlockId>> get_cached_block(const BlockPool& pool, const Lookup& lookup,
                                                      std::size_t index);
 

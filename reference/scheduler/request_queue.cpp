@@ -32,9 +32,9 @@ void RequestQueue::prepend(const Entry& entry) {
 }
 
 void RequestQueue::insert_by_priority(const Entry& entry) {
-  const auto behind = std::find_if(entries_.begin(), entries_.end(),
-                                   [&entry](const Entry& other) { return entry.key < other.key; });
-  entries_.insert(behind, entry);
+  const auto after = std::find_if(entries_.begin(), entries_.end(),
+                                  [&entry](const Entry& other) { return entry.key < other.key; });
+  entries_.insert(after, entry);
 }
 
 RequestIndex RequestQueue::peek_request() const {

@@ -31,7 +31,7 @@ def run(doc: str, make_bench: Callable[[Modules, int], Any], unit: str, size_opt
         default_size: int) -> int:
     """Prints one JSON object. The exit code: 77 if the release is not on this machine.
 
-    make_bench(modules, size).repetition() gives the ns a unit of each operation.
+    make_bench(modules, size).repetition() gives the ns per unit of each operation.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--release", metavar="VERSION",

@@ -12,8 +12,8 @@ id + 0x9e3779b97f4a7c15 modulo 2**64.
   cache_full_blocks        one request for each 1000 blocks (ids ascending), each cached by one call over its
                            whole range; request r has the tokens r*16000, r*16000 + 1, ...; its hashes are
                            computed beforehand
-  get_cached_block_hit     one hash a call, groups [0], every cached block once, in shuffled order
-  get_cached_block_miss    one hash a call, groups [0], as many hashes that are not in the cache
+  get_cached_block_hit     one hash per call, groups [0], every cached block once, in shuffled order
+  get_cached_block_miss    one hash per call, groups [0], as many hashes that are not in the cache
   get_new_blocks_evicting  all N-1 blocks, hashed and free (freed in shuffled order), in calls of 1000: each evicts
 
 Each repetition runs this list once on a fresh pool; times are of the calls alone, the lists that they are given are
@@ -77,7 +77,7 @@ class Bench:
         return results
 
     def repetition(self) -> Dict[str, float]:
-        """Nanoseconds a block of each operation."""
+        """Nanoseconds per block of each operation."""
         pool = self._modules.block_pool.BlockPool(self._num_blocks, True, BLOCK_SIZE, False)
         blocks = pool.blocks
         shuffled = [([blocks[block_id] for block_id in ids],) for ids in in_calls(self._order)]

@@ -6,7 +6,7 @@ size and hash block size 16, sha256_cbor, seed "0"; one group of full attention,
 window of 1024 tokens. The prompt has --prompt-blocks full blocks and one token more: all of its full blocks may be hit.
 It was allocated and freed once, so that they are cached and free. Requests are hashed beforehand.
 
-  allocate_slots_decode         256 running requests of 1024 tokens, each of other tokens, decode 16 tokens one a call,
+  allocate_slots_decode         256 running requests of 1024 tokens, each of other tokens, decode 16 tokens one per call,
                                 in turns: 4096 calls, each request's first one takes a block and its last one caches it
   get_computed_blocks_hit       the prompt: every full block is hit
   get_computed_blocks_miss      a prompt of that length, of which the first block is not cached already; 1000 calls
@@ -109,7 +109,7 @@ class Bench:
         check(manager.block_pool.get_num_free_blocks() == NUM_GPU_BLOCKS - 1 - num_taken)
 
     def repetition(self) -> Dict[str, float]:
-        """Nanoseconds a call of each operation."""
+        """Nanoseconds per call of each operation."""
         self._decode()
 
         prompt, stranger, manager = self._prompt, self._stranger, self._full

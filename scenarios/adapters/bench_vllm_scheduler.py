@@ -3,7 +3,7 @@
 
 The shape, which the C++ benchmark repeats. --num-requests N are running, each of other tokens, none of which stops;
 request i has a prompt of 128 + i % 16 tokens. Caching on, events off, block size and hash block size 16, sha256_cbor,
-seed "0", one group of full attention, 25 blocks a request and the null block, policy fcfs, statistics on; no
+seed "0", one group of full attention, 25 blocks per request and the null block, policy fcfs, statistics on; no
 connector, no speculation, not asynchronous. A first step schedules all prompts. Then every step schedules one token of
 every request and takes one token back for each: in 16 steps each request takes a block, and fills, hashes and caches
 one, N / 16 requests in every step.
@@ -14,8 +14,8 @@ one, N / 16 requests in every step.
 
 A repetition starts afresh and makes 256 steps, fewer where N is large: no less than 16, and no more than make 16384
 tokens. Python's garbage collector is off meanwhile; the engine freezes its heap likewise. The EngineCoreOutput of each
-token is a msgspec structure in the engine and a dataclass here (upstream_import.py): about 0.6 us a token more, 0.15 of
-1.75 ms a step at 256 requests (measured against msgspec 0.22.0).
+token is a msgspec structure in the engine and a dataclass here (upstream_import.py): about 0.6 us per token more, 0.15 of
+1.75 ms per step at 256 requests (measured against msgspec 0.22.0).
 
 example: bench_vllm_scheduler.py --release 0.19.0 --num-requests 256
 """
@@ -59,7 +59,7 @@ class Bench:
         return make_output({str(number): [step] for number in range(self._num_requests)})
 
     def repetition(self) -> Dict[str, float]:
-        """Nanoseconds a step of each operation."""
+        """Nanoseconds per step of each operation."""
         scheduler = make_scheduler(self._modules, self._settings)
         for number in range(self._num_requests):
             first = number * MAX_TOKENS

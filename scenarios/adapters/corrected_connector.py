@@ -75,7 +75,7 @@ def corrected_halves(base: Any, scheduler_half: Any, worker_half: Any, worker_ty
             return answer
 
         def take_events(self) -> Iterator[Any]:
-            """As everywhere in kvfence, one removed block an event."""
+            """As everywhere in kvfence, one removed block per event."""
             for event in super().take_events():
                 if isinstance(event, kv_events.BlockRemoved):
                     for block_hash in event.block_hashes:

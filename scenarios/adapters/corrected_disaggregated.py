@@ -16,7 +16,7 @@ from scripted_transport import ScriptedTransport, is_heartbeat
 CORRECTIONS = {
     "reads_after_the_end": "what a producer gave back goes on being read, from blocks that are somebody else's by then,"
                            " and the read succeeds",
-    "expired_behind_a_renewed": "a request whose lease was renewed keeps those behind it from expiring (0.23.0,"
+    "expired_after_a_renewed": "a request whose lease was renewed keeps those after it from expiring (0.23.0,"
                                 " vllm#58222)",
     "repeated_notices": "a notice that comes twice stands for a reader that is not done",
     "first_failed_read": "a load is over at its first failed read, while others still write; another one that fails is"
@@ -112,9 +112,9 @@ def corrected_halves(scheduler_half: Any, worker_half: Any, uncorrected: FrozenS
             return new
 
         def _get_new_notifs(self) -> Any:
-            """expired_behind_a_renewed: upstream takes the first for the one that expires first."""
+            """expired_after_a_renewed: upstream takes the first for the one that expires first."""
             done = super()._get_new_notifs()
-            if corrects("expired_behind_a_renewed"):
+            if corrects("expired_after_a_renewed"):
                 self._reqs_to_send = dict(sorted(self._reqs_to_send.items(), key=lambda item: item[1]))
             return done
 

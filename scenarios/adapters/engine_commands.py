@@ -1,4 +1,4 @@
-"""An engine of a real vLLM release, or a pair, behind the commands of contract/engine/engine_target.h.
+"""An engine of a real vLLM release, or a pair, driven by the commands of contract/engine/engine_target.h.
 
 It has what the configuration names: a scheduler alone, or under one of the connectors, or two under NIXL.
 """

@@ -144,7 +144,7 @@ class _Parser:
         elif token.startswith("0x"):
             digits = _hex.fullmatch(token)
             if not digits:
-                raise self.fail("two hex digits a byte after 0x")
+                raise self.fail("two hex digits per byte after 0x")
             value = bytes.fromhex(digits[1])
         elif _decimal.fullmatch(token):
             value = float(token)

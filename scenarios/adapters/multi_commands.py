@@ -1,4 +1,4 @@
-"""The scheduler and the MultiConnector of a real vLLM release, over scripted children and NIXL, behind the commands of
+"""The scheduler and the MultiConnector of a real vLLM release, over scripted children and NIXL, driven by the commands of
 contract/engine/engine_words.h; with NIXL a pair of them.
 
 What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_multi_connector.py says. Where

@@ -1,4 +1,4 @@
-"""The scheduler of a real vLLM release behind the commands of contract/engine/engine_words.h.
+"""The scheduler of a real vLLM release driven by the commands of contract/engine/engine_words.h.
 
 Alone, or under the scripted connector; what schedulers under other ones do builds on it.
 
@@ -173,8 +173,8 @@ class UpstreamScheduler:
     def update(self, token, accepted, samples, finished_recving, finished_sending, invalid_blocks, reports) -> str:
         if not self._world.knows([name for name, _ in samples] + finished_recving + finished_sending):
             return "error=unknown_request"
-        is_told = finished_recving or finished_sending or invalid_blocks
-        if is_told and self.has_workers or reports:
+        is_notified = finished_recving or finished_sending or invalid_blocks
+        if is_notified and self.has_workers or reports:
             return "error=not_in_config"
         if not self._scheduler.in_flight:
             return "error=no_step_in_flight"
@@ -183,7 +183,7 @@ class UpstreamScheduler:
             return "error=wrong_token_count"
         if self.has_workers:
             return self._run_step(sampled)
-        if is_told:
+        if is_notified:
             code = self._report_refusal(finished_recving, finished_sending, invalid_blocks)
             if code is not None:
                 return f"error={code}"

@@ -19,7 +19,7 @@ def _symbol_before(layer: int) -> int:
     return (2166136261 + layer) & 0xFFFFFFFF
 
 
-def _symbol_behind(before: int, token: int) -> int:
+def _symbol_after(before: int, token: int) -> int:
     return (before * 16777619 & 0xFFFFFFFF) ^ (token + 1 & 0xFFFFFFFF)
 
 
@@ -27,7 +27,7 @@ def symbols_of(layer: int, tokens: Sequence[int]) -> Iterator[int]:
     """What the model computes in a layer, of each token of a sequence from its start on."""
     symbol = _symbol_before(layer)
     for token in tokens:
-        symbol = _symbol_behind(symbol, token)
+        symbol = _symbol_after(symbol, token)
         yield symbol
 
 
@@ -55,7 +55,7 @@ class Layer:
                 continue
             last = token - 1
             before = self.symbols[blocks[last // size] * size + last % size] if token else _symbol_before(self.number)
-            self.symbols[blocks[token // size] * size + token % size] = _symbol_behind(before, value)
+            self.symbols[blocks[token // size] * size + token % size] = _symbol_after(before, value)
 
     # ---- What upstream calls ----
 

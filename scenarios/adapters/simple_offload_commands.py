@@ -1,4 +1,4 @@
-"""The scheduler and the SimpleCPUOffloadConnector of a real vLLM release behind the commands of
+"""The scheduler and the SimpleCPUOffloadConnector of a real vLLM release driven by the commands of
 contract/connectors/simple/simple_facet.h.
 
 What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_simple_offload.py says.

@@ -1,4 +1,4 @@
-"""The scheduler and a synchronous connector of a real vLLM release behind the commands of
+"""The scheduler and a synchronous connector of a real vLLM release driven by the commands of
 contract/connectors/synchronous/files_facet.h.
 
 What scheduler_commands.py says of the scheduler holds; of the connector, what corrected_synchronous_connector.py says.

@@ -984,7 +984,7 @@ CORRECTED_DISAGGREGATED = {
         ("", *_READS_A, "advance_clock seconds=30", "schedule", "update",
          "advance_read read=0"),
         "error=unknown_job", "error=none num_referenced_blocks=1"),
-    "expired_behind_a_renewed": (
+    "expired_after_a_renewed": (
         ("v0.23",),
         ("max_num_seqs=1", *_PREFILLS_A,
          "add_request id=X tokens=[9 9 9 9] do_remote_decode=true max_tokens=1",
@@ -1277,7 +1277,7 @@ class Release(Story):
         self.assertEqual(replies[16]["cpu_keys"][1:3], replies[16]["keys"][1:3])
 
     def test_lazy_simple_offload(self):
-        """Blocks that are about to be evicted are stored, from behind the cursor."""
+        """Blocks that are about to be evicted are stored, from the cursor on."""
         config = f"config profile={self.profile} connectors=[(simple lazy_offload=true)] num_gpu_blocks=5"
         replies = self.ask("target engine", config,
                            "add_request id=A tokens=[1 2 3 4 5 6 7 8] max_tokens=1", "schedule", "update", "schedule")

@@ -1,4 +1,4 @@
-"""The KV-cache manager of a real vLLM release behind the commands of contract/kv_cache/kv_cache_target.h.
+"""The KV-cache manager of a real vLLM release driven by the commands of contract/kv_cache/kv_cache_target.h.
 
 Every answer comes from upstream's KVCacheManager with its coordinator, its managers of single groups and its pool. The
 adapter itself decides only what contract/kv_cache/kv_cache_manager.h refuses and where upstream would break down halfway:

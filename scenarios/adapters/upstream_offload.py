@@ -1,4 +1,4 @@
-"""The eviction policies and the offloading manager of a real vLLM release behind the commands of
+"""The eviction policies and the offloading manager of a real vLLM release driven by the commands of
 contract/eviction/eviction_target.h and contract/offload/offload_target.h.
 
 Every decision comes from upstream's classes. The adapter itself decides only what contract/eviction/cache_policy.h and

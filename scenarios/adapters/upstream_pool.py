@@ -1,4 +1,4 @@
-"""The block pool of a real vLLM release behind the commands of contract/pool/block_pool_target.h.
+"""The block pool of a real vLLM release driven by the commands of contract/pool/block_pool_target.h.
 
 Every answer comes from upstream's classes. The adapter itself decides only what contract/pool/block_pool.h refuses and
 upstream would not refuse cleanly: README.md has the list. Where upstream does refuse by itself, before it has changed

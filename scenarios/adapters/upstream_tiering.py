@@ -1,4 +1,4 @@
-"""The tiering manager of a real vLLM release behind the commands of contract/tiering/tiering_target.h, above scripted tiers.
+"""The tiering manager of a real vLLM release driven by the commands of contract/tiering/tiering_target.h, above scripted tiers.
 
 Every decision comes from upstream's classes. The adapter itself decides only what contract/tiering/tiering_manager.h refuses
 and upstream would not refuse cleanly: README.md has the list.

@@ -9,7 +9,7 @@ _KV_CONNECTOR_UTILS = "vllm.distributed.kv_transfer.kv_connector.utils"
 
 
 class Workers:
-    """halves: connectors of upstream with the role WORKER, one a rank."""
+    """halves: connectors of upstream with the role WORKER, one per rank."""
 
     def __init__(self, halves: List[Any]):
         self._halves = halves

@@ -98,7 +98,7 @@ void Auditor::resolve(Channel& channel, const Received* next) {
   Stream& other = *channel.doubtful_of;
   const std::uint64_t sequence = doubtful.arrival.message.sequence;
   const std::optional<std::uint32_t> rank = doubtful.decoded.batch.data_parallel_rank;
-  // Two ranks behind one endpoint count each for itself, and one may be met under way at any
+  // Two ranks on one endpoint count each for itself, and one may be met under way at any
   // number; but then the other one's message of that number comes before its next one.
   const bool goes_on = next != nullptr && next->decoded.batch.data_parallel_rank == other.rank &&
                        next->arrival.message.sequence == sequence + 1;
@@ -457,8 +457,8 @@ std::vector<Arrival> Auditor::evidence_of(const Finding& finding) const {
     part.is_scene = !is_last;
     std::vector<ByteRange> ranges;
     for (std::uint32_t event = 0; event < decoded.ranges.size(); ++event) {
-      const bool is_told = events.contains(event) || (is_last && event == finding.at.event);
-      if (is_told) ranges.push_back(decoded.ranges[event]);
+      const bool is_notified = events.contains(event) || (is_last && event == finding.at.event);
+      if (is_notified) ranges.push_back(decoded.ranges[event]);
     }
     part.message.payload = payload_of(arrival.message.payload, decoded.batch, ranges);
   }

@@ -110,7 +110,7 @@ class Auditor {
     std::map<std::uint64_t, Received> held;  ///< until what is missing before them comes
   };
 
-  /// What one publisher sends, or several behind one endpoint.
+  /// What one publisher sends, or several on one endpoint.
   struct Channel {
     std::string engine;
     std::string topic;

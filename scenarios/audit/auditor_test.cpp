@@ -435,7 +435,7 @@ TEST(Auditor, FindsABatchUnderAnotherRank) {
             Names{});
 }
 
-TEST(Auditor, FindsNothingInRanksBehindOneEndpoint) {
+TEST(Auditor, FindsNothingInRanksAfterOneEndpoint) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     Engine engine;

@@ -38,7 +38,7 @@ std::string number(std::uint64_t value) {
   return bytes + static_cast<char>(value);
 }
 
-/// The frames of one message, one after the other, each behind its length.
+/// The frames of one message, one after the other, each after its length.
 std::string receive(zmq::socket_t& socket) {
   std::vector<zmq::message_t> frames;
   EXPECT_TRUE(zmq::recv_multipart(socket, std::back_inserter(frames)));

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The reference of each component, behind the interface that a lockstep drives.
+/// The reference of each component, through the interface that a lockstep drives.
 
 #include <memory>
 

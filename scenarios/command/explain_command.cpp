@@ -36,7 +36,8 @@ std::optional<std::string_view> hiding_option(const Subject& subject) {
 /// Requires: has_devices(scenario).
 DeviceStory tell(const Scenario& scenario, const std::string& planted_bug) {
   const bool is_worker = scenario.target->name == WorkerTarget::kName;
-  return is_worker ? tell_worker(scenario, planted_bug) : tell_engine(scenario, planted_bug);
+  return is_worker ? story_of_worker(scenario, planted_bug)
+                   : story_of_engine(scenario, planted_bug);
 }
 
 /// Why the device's story cannot be drawn though it is asked for.

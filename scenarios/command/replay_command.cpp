@@ -166,7 +166,7 @@ Json add_numbers(const ReplayCommandOptions& options, const TrafficReplayResult&
   for (const auto& [name, value] : counts.items()) {
     report.numbers.emplace_back(name, value.get<double>());
   }
-  // The share stands behind the counts.
+  // The share stands after the counts.
   counts.erase("hit_rate");
   counts["hit_rate"] = result.hit_rate();
   return counts;
@@ -291,8 +291,8 @@ int replay_offload(const ReplayCommandOptions& options) {
   const std::size_t num_runs = 1 + replay.cpu_blocks.size() * replay.policies.size();
   const auto show = [&](std::size_t done) { progress.show(done, num_runs * num_requests); };
   const auto gpu_tier = block_pool_sides().make_optimized();
-  OffloadRequests traffic = behind_gpu_tier(*requests, gpu_options_of(replay), *gpu_tier,
-                                            [&](std::size_t done, std::size_t) { show(done); });
+  OffloadRequests traffic = after_gpu_tier(*requests, gpu_options_of(replay), *gpu_tier,
+                                           [&](std::size_t done, std::size_t) { show(done); });
   const OffloadReplayResult result =
       replay_offload_tiers(std::move(traffic), replay, *sides->expected, sides->actual.get(),
                            [&](std::size_t done, std::size_t) { show(num_requests + done); });

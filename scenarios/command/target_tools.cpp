@@ -24,7 +24,7 @@ namespace {
 
 /// Tries of the shrinker over a pipe, where a run takes milliseconds and not microseconds.
 constexpr std::size_t kShrinkTriesOutsideMax = 1'000;
-/// A run of at least this many commands a part (TargetTools::parts) fails if it left a goal
+/// A run of at least this many commands per part (TargetTools::parts) fails if it left a goal
 /// unreached.
 constexpr std::uint64_t kGoalsFromCommands = 500'000;
 

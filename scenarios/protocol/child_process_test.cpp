@@ -54,7 +54,7 @@ TEST(ChildProcess, StderrIsReadWhileALineIsAwaited) {
   EXPECT_EQ(child.read_line(kLong), "done");
 }
 
-TEST(ChildProcess, ExitStatusIsReportedBehindTheLastLine) {
+TEST(ChildProcess, ExitStatusIsReportedAfterTheLastLine) {
   ChildProcess child("echo last; exit 3", quiet());
   EXPECT_EQ(child.read_line(kLong), "last");
   EXPECT_EQ(end_of(child), "exited with status 3");

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Recorded traffic over two tiers: a GPU pool, and behind it CPU memory that an offloading manager
+/// Recorded traffic over two tiers: a GPU pool, and below it CPU memory that an offloading manager
 /// keeps, as vLLM's OffloadingConnector drives it.
 ///
 /// The requests come one after the other, in order of arrival; a transfer ends before the next

@@ -24,25 +24,25 @@ std::optional<InputError> find_repeated_id(std::span<const MooncakeRequest> requ
   return std::nullopt;
 }
 
-OffloadRequests behind_gpu_tier(std::span<const MooncakeRequest> requests,
-                                TrafficReplayOptions options, Implementation& pool,
-                                const ReplayProgress& progress) {
+OffloadRequests after_gpu_tier(std::span<const MooncakeRequest> requests,
+                               TrafficReplayOptions options, Implementation& pool,
+                               const ReplayProgress& progress) {
   options.samples_max = UINT32_MAX;  // one per request: the hits of each are a difference
   const TrafficReplayResult gpu = replay_traffic(requests, options, pool, nullptr, progress);
   KVFENCE_CHECK(!gpu.divergence, "the pool of the GPU tier refused well-formed traffic");
   KVFENCE_CHECK(gpu.samples.size() == gpu.requests, "a sample for each request");
 
-  OffloadRequests behind;
-  behind.too_large = gpu.too_large;
+  OffloadRequests below;
+  below.too_large = gpu.too_large;
   for (std::size_t index = 0; index < gpu.requests; ++index) {
     const TrafficSample& sample = gpu.samples[index];
-    if (sample.blocks == behind.num_blocks) continue;  // too large, or without blocks
-    const auto num_hits = static_cast<std::uint32_t>(sample.hits - behind.num_gpu_hits);
-    behind.requests.push_back({requests[index].hash_ids, num_hits});
-    behind.num_blocks = sample.blocks;
-    behind.num_gpu_hits = sample.hits;
+    if (sample.blocks == below.num_blocks) continue;  // too large, or without blocks
+    const auto num_hits = static_cast<std::uint32_t>(sample.hits - below.num_gpu_hits);
+    below.requests.push_back({requests[index].hash_ids, num_hits});
+    below.num_blocks = sample.blocks;
+    below.num_gpu_hits = sample.hits;
   }
-  return behind;
+  return below;
 }
 
 }  // namespace kvfence

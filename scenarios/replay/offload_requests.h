@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a GPU tier leaves of recorded traffic for the CPU tier behind it.
+/// What a GPU tier leaves of recorded traffic for the CPU tier below it.
 ///
 /// The GPU tier is a block pool under the traffic of scenarios/replay/traffic_replay.h. It does not
 /// depend on the CPU tier: a block that was loaded is cached there like one that was computed. So
@@ -46,8 +46,8 @@ std::optional<InputError> find_repeated_id(std::span<const MooncakeRequest> requ
 ///
 /// Requires: valid options; no repeated id; a pool that grants what well-formed traffic asks for;
 /// the trace outlives the result.
-OffloadRequests behind_gpu_tier(std::span<const MooncakeRequest> requests,
-                                TrafficReplayOptions options, Implementation& pool,
-                                const ReplayProgress& progress = {});
+OffloadRequests after_gpu_tier(std::span<const MooncakeRequest> requests,
+                               TrafficReplayOptions options, Implementation& pool,
+                               const ReplayProgress& progress = {});
 
 }  // namespace kvfence

@@ -17,7 +17,7 @@ namespace kvfence {
 
 // ---- Through a pool ----
 
-/// The time series, one line a sample:
+/// The time series, one line per sample:
 /// requests,timestamp_ms,empty,cached,referenced,blocks,hits,evictions,hit_rate
 std::string to_csv(std::span<const TrafficSample> samples);
 
@@ -48,7 +48,7 @@ std::string to_summary(const SchedulerReplayResult& result);
 /// The figures; times in seconds.
 std::string to_json(const SchedulerReplayResult& result);
 
-/// The time series, one line an interval:
+/// The time series, one line per interval:
 /// time_s,running,waiting,empty,cached,referenced,steps,tokens,preemptions,admitted_tokens,
 /// found_tokens,hit_rate,queries,hits
 /// with the time of its end, numbers at the end, and sums and the hit rate of the interval.

@@ -20,7 +20,7 @@
 
 namespace kvfence {
 
-/// A request a list of hash ids, a second apart, in whole blocks.
+/// A request per list of hash ids, a second apart, in whole blocks.
 inline std::vector<MooncakeRequest> trace_of(
     const std::vector<std::vector<std::uint32_t>>& hash_ids, std::uint32_t output_length = 1) {
   std::vector<MooncakeRequest> requests;

@@ -105,7 +105,7 @@ std::string to_summary(const SchedulerReplayResult& result) {
   out +=
       "\n" +
       row("wall time",
-          formatted("%.2f s in schedule and update: %.1f us a step, ", result.scheduler_seconds,
+          formatted("%.2f s in schedule and update: %.1f us per step, ", result.scheduler_seconds,
                     per(result.scheduler_seconds * 1e6, planned)) +
               with_thousands(static_cast<std::uint64_t>(per(planned, result.scheduler_seconds))) +
               " steps a second");

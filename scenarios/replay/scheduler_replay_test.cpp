@@ -1,6 +1,6 @@
 // Goal: a replay gives a scheduler the traffic that the trace says, when it says, and its figures
 // are exact.
-// Method: traces small enough to follow by hand, with a step of 1 ms and 1 ms a token, through
+// Method: traces small enough to follow by hand, with a step of 1 ms and 1 ms per token, through
 // reference and optimized in lockstep; a scheduler whose answers are spoilt; a planted bug; then
 // the committed excerpt, whose figures are pinned, and the whole trace where it is at hand.
 
@@ -23,7 +23,7 @@ namespace {
 
 using engine::Observation;
 
-/// Blocks of four tokens, eight tokens per step; 1 ms a step and 1 ms a token.
+/// Blocks of four tokens, eight tokens per step; 1 ms per step and 1 ms per token.
 SchedulerReplayOptions tiny(std::uint32_t gpu_blocks = 33) {
   SchedulerReplayOptions options;
   options.gpu_blocks = gpu_blocks;
@@ -180,7 +180,7 @@ TEST(SchedulerReplay, CountsPreemptionsAndWhatResumedRequestsFind) {
   EXPECT_EQ(result.referenced.max, 5U);
 }
 
-TEST(SchedulerReplay, GoesOnBehindWhatNeverFits) {
+TEST(SchedulerReplay, GoesOnAfterWhatNeverFits) {
   const SchedulerReplayResult result =
       in_lockstep({request(0, 12, 1, 1), request(0, 4, 1, 11)}, tiny(3));
 

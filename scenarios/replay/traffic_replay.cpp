@@ -19,7 +19,7 @@ using block_pool::GetNewBlocks;
 using block_pool::TakeEvents;
 using block_pool::Touch;
 
-constexpr std::uint32_t kBlockSize = 1;  ///< one symbol a block
+constexpr std::uint32_t kBlockSize = 1;  ///< one symbol per block
 constexpr GroupId kGroup = 0;
 
 constexpr const char* kPromise = "the traffic asks only for what a pool has to grant";

@@ -282,7 +282,7 @@ TEST(HitRateCurve, RisesWithThePool) {
   EXPECT_EQ(told.back(), std::pair(std::size_t{12}, std::size_t{12}));
 }
 
-TEST(HitRateCurve, StopsBehindADivergence) {
+TEST(HitRateCurve, StopsAfterADivergence) {
   const auto requests = trace_of({{1, 2, 3}, {4, 5, 6}});
   const auto reference = block_pool_sides().make_reference();
   const auto planted = block_pool_sides().make_planted("free_reverses_list");

@@ -53,15 +53,15 @@ std::string deed_of(const DeviceStory& story, const StoryRace& race, bool is_fir
 }
 
 std::string to_text(const DeviceStory& story, const StoryMark& mark) {
-  const std::string behind = mark.operation ? story.operations[*mark.operation].name : "no work";
+  const std::string after = mark.operation ? story.operations[*mark.operation].name : "no work";
   const std::string event = "event " + std::to_string(mark.event);
   switch (mark.kind) {
     case StoryMark::Kind::kRecorded:
-      return "records " + event + " behind " + behind;
+      return "records " + event + " after " + after;
     case StoryMark::Kind::kWaits:
-      return "waits for " + event + ": " + behind;
+      return "waits for " + event + ": " + after;
     case StoryMark::Kind::kHostSaw:
-      return "sees the end of " + behind + " (" + mark.function + ")";
+      return "sees the end of " + after + " (" + mark.function + ")";
     case StoryMark::Kind::kHostAccess:
       return std::string(mark.is_write ? "writes " : "reads ") +
              (mark.pages.empty() ? "pinned memory" : to_text(mark.pages)) + " (" + mark.function +

@@ -144,7 +144,7 @@ std::string name_of(const DeviceStory& story, const StoryParty& party);
 /// "store 7 (store stream) reads GPU 0"
 std::string deed_of(const DeviceStory& story, const StoryRace& race, bool is_first);
 StoryLane lane_of(const DeviceStory& story, const StoryParty& party);
-/// "records event 0 behind forward 1"
+/// "records event 0 after forward 1"
 std::string to_text(const DeviceStory& story, const StoryMark& mark);
 /// "for A: reads GPU 0, writes CPU 1"
 std::string touches_of(const StoryOperation& operation);
@@ -168,12 +168,12 @@ std::vector<StoryPage> pages_of(const DeviceStory& story);
 /// ranks the story is the first one's. Requires: a valid configuration; `planted_bug` empty, or one
 /// that the target has.
 /// Cost: linear in commands and accesses, each times the pages.
-DeviceStory tell_worker(const Scenario& scenario, const std::string& planted_bug);
+DeviceStory story_of_worker(const Scenario& scenario, const std::string& planted_bug);
 /// The same of an engine that has devices, all ranks, and which tokens came out wrong. Runs on the
 /// virtual device. With tokens_only or device=symbols too races are looked for and pages shown,
 /// which changes no answer. A page's content names the tokens whose KV it holds: "A:0..1 B:2".
 /// Cost: quadratic in a request's tokens besides.
-DeviceStory tell_engine(const Scenario& scenario, const std::string& planted_bug);
+DeviceStory story_of_engine(const Scenario& scenario, const std::string& planted_bug);
 
 /// Command by command what happened where, the racing pairs marked, then the races.
 std::string story_text(const DeviceStory& story);

@@ -22,7 +22,7 @@
 #include "scenarios/story/observed_member.h"
 #include "scenarios/story/story_of_commands.h"
 #include "scenarios/story/story_recorder.h"
-#include "scenarios/story/told_engine.h"
+#include "scenarios/story/watched_engine.h"
 
 namespace kvfence {
 namespace {
@@ -240,7 +240,7 @@ class EngineTeller {
 
 }  // namespace
 
-DeviceStory tell_engine(const Scenario& scenario, const std::string& planted_bug) {
+DeviceStory story_of_engine(const Scenario& scenario, const std::string& planted_bug) {
   auto config = scenario.config.as<engine::Config>();
   EngineTarget::complete(config);
   config.device = engine::DeviceKind::kVirtual;
@@ -256,12 +256,12 @@ DeviceStory tell_engine(const Scenario& scenario, const std::string& planted_bug
                     .planted_bug = planted_bug};
   // Outlives the devices.
   EngineTeller teller(config.max_model_len, setup.as<EngineSetup>(), story);
-  const auto told = make_told_engine(
+  const auto told = make_watched_engine(
       planted_bug, [&](planted::cuda::EngineOnVirtualDevice& device) { teller.watch(device); });
-  tell_commands(scenario, setup, *told, story,
-                [&](const Command& command, const Observation& observation) {
-                  return teller.take_in(command.as<engine::Command>(), observation);
-                });
+  record_commands(scenario, setup, *told, story,
+                  [&](const Command& command, const Observation& observation) {
+                    return teller.take_in(command.as<engine::Command>(), observation);
+                  });
   teller.finish();
   return story;
 }

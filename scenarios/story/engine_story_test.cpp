@@ -26,7 +26,7 @@ std::vector<RaceFile> engine_race_files() {
 
 DeviceStory story_of(const std::string& name) {
   for (const RaceFile& file : engine_race_files()) {
-    if (file.name == name) return tell_engine(file.scenario, file.planted_bug);
+    if (file.name == name) return story_of_engine(file.scenario, file.planted_bug);
   }
   ADD_FAILURE() << "no scenario " << name;
   return {};
@@ -59,14 +59,14 @@ TEST(EngineStory, TellsARaceAndTheTokenThatComesOfIt) {
 6     schedule
       -> preempted=[B]
 7     execute
-      compute  records event 0 behind forward 1
+      compute  records event 0 after forward 1
       store    waits for event 0: forward 1
       host     enqueues store 0 (cudaMemcpyBatchAsync): for A: reads GPU 1, writes CPU 0
-      store    records event 0 behind store 0
-      compute  records event 1 behind forward 1
+      store    records event 0 after store 0
+      compute  records event 1 after forward 1
       store    waits for event 1: forward 1
     ! host     enqueues store 1 (cudaMemcpyBatchAsync): for B: reads GPU 2, writes CPU 1
-      store    records event 1 behind store 1
+      store    records event 1 after store 1
     ! host     enqueues forward 2 (launch): for A: reads GPU 1, GPU 2, writes GPU 2
     ! race 1: store 1 and forward 2
 8     advance stream=compute
@@ -94,10 +94,10 @@ TEST(EngineStory, TellsARaceAndTheTokenThatComesOfIt) {
 14    add_request id=C tokens=[7 8 9] max_tokens=1
 15    schedule
 16    execute
-      compute  records event 2 behind forward 2
+      compute  records event 2 after forward 2
       load     waits for event 2: forward 2
       host     enqueues load 2 (cudaMemcpyBatchAsync): for C: reads CPU 1, writes GPU 2
-      load     records event 1 behind load 2
+      load     records event 1 after load 2
 17    advance stream=load
       load     > load 2
       load     < load 2
@@ -120,7 +120,7 @@ TEST(EngineStory, TellsARaceAndTheTokenThatComesOfIt) {
 ! race 1  store 1 (store stream) reads GPU 2,
           forward 2 (compute stream) writes GPU 2,
           unordered.
-          No event recorded in the store stream behind store 1 was waited for in the compute stream before forward 2, and the host has not seen store 1 end.
+          No event recorded in the store stream after store 1 was waited for in the compute stream before forward 2, and the host has not seen store 1 end.
 )");
 }
 
@@ -143,11 +143,11 @@ TEST(EngineStory, EachRaceEndsWithAWrongTokenWithItsBugAndNotWithout) {
   EXPECT_GE(files.size(), 12U);
   std::size_t num_with_races = 0;
   for (const RaceFile& file : files) {
-    const DeviceStory clean = tell_engine(file.scenario, "");
+    const DeviceStory clean = story_of_engine(file.scenario, "");
     EXPECT_TRUE(clean.races.empty() && clean.misuses.empty()) << file.name;
     EXPECT_FALSE(differs(engine_sides(), file.scenario, "")) << file.name;
     EXPECT_TRUE(wrong_tokens_of(clean).empty()) << file.name;
-    const DeviceStory story = tell_engine(file.scenario, file.planted_bug);
+    const DeviceStory story = story_of_engine(file.scenario, file.planted_bug);
     EXPECT_TRUE(differs(engine_sides(), file.scenario, file.planted_bug)) << file.name;
     EXPECT_FALSE(wrong_tokens_of(story).empty()) << file.name;
     num_with_races += !story.races.empty();
@@ -165,10 +165,10 @@ std::vector<std::string> answers_of(const RaceFile& file, bool tokens_only) {
   config.tokens_only = tokens_only;
   const auto told = engine_sides().make_planted(file.planted_bug);
   DeviceStory story;
-  tell_commands(file.scenario, prepared(EngineTarget::description(), Config(config)), *told, story,
-                [](const Command&, const Observation& observation) {
-                  return answer_of(observation, [](auto, auto) { return true; });
-                });
+  record_commands(file.scenario, prepared(EngineTarget::description(), Config(config)), *told,
+                  story, [](const Command&, const Observation& observation) {
+                    return answer_of(observation, [](auto, auto) { return true; });
+                  });
   std::vector<std::string> answers;
   for (const StoryCommand& command : story.commands) answers.push_back(command.answer);
   return answers;
@@ -182,12 +182,12 @@ TEST(EngineStory, LookingForRacesChangesNoAnswer) {
 
 TEST(EngineStory, OnSymbolsIsTheSameStory) {
   RaceFile file = engine_race_files().front();
-  const std::string on_virtual_device = story_text(tell_engine(file.scenario, ""));
+  const std::string on_virtual_device = story_text(story_of_engine(file.scenario, ""));
   auto config = file.scenario.config.as<engine::Config>();
   EngineTarget::complete(config);
   config.device = engine::DeviceKind::kSymbols;
   file.scenario.config = Config(config);
-  EXPECT_EQ(story_text(tell_engine(file.scenario, "")), on_virtual_device);
+  EXPECT_EQ(story_text(story_of_engine(file.scenario, "")), on_virtual_device);
 }
 
 }  // namespace

@@ -38,9 +38,9 @@ class Story {
     text_ = "reference: " + expected_name_ + "    under test: " + actual_name_ + "\n" +
             print(config_line(scenario_.config)) + "\n\n";
     const auto picture = make_picture(*scenario_.target, setup_.config(), scenes_);
-    if (!scenes_.empty()) tell_pictures(*picture);
+    if (!scenes_.empty()) print_pictures(*picture);
     if (divergence_) {
-      tell_divergence(*picture);
+      print_divergence(*picture);
     } else if (lockstep_.oracles() == Oracles{}) {
       text_ += "\nBoth sides agree on every step, and every rule holds.\n";
     } else {
@@ -65,7 +65,7 @@ class Story {
     scenes_.push_back(std::move(scene));
   }
 
-  void tell_pictures(const ScenePicture& picture) {
+  void print_pictures(const ScenePicture& picture) {
     text_ += picture.legend() + "\n\n";
     text_ += padded("step  command", kPictureColumn) + picture.heading() + "\n";
     for (const Scene& scene : scenes_) {
@@ -73,13 +73,13 @@ class Story {
       text_ += padded(std::to_string(scene.step), 6) +
                padded(shortened(scene.command, kCommandShownMax), kCommandShownMax + 2);
       text_ += row(picture, scene.expected) + "\n";
-      tell_answer(scene.expected);
+      print_answer(scene.expected);
       const auto* const before = scene.step > 0 ? &scenes_[scene.step - 1] : nullptr;
       for (std::string& line : picture.more_of(scene, before)) {
         text_ += "      " + shortened(std::move(line), 154) + "\n";
       }
       if (is_last && divergence_ && scene.expected != scene.actual) {
-        tell_other_side(picture, scene);
+        print_other_side(picture, scene);
       }
     }
   }
@@ -88,7 +88,7 @@ class Story {
     return picture.has_state(observation) ? picture.row(observation) : "(not reported)";
   }
 
-  void tell_answer(const Observation& observation) {
+  void print_answer(const Observation& observation) {
     if (has_scheduler_) {
       for (const std::string& line : story_of(observation)) {
         text_ += "      " + shortened(line, 154) + "\n";
@@ -107,7 +107,7 @@ class Story {
     text_ += shortened(line, 160) + "\n";
   }
 
-  void tell_other_side(const ScenePicture& picture, const Scene& scene) {
+  void print_other_side(const ScenePicture& picture, const Scene& scene) {
     text_ += padded("      ! " + shortened(actual_name_, kCommandShownMax - 4), kPictureColumn) +
              row(picture, scene.actual) + "\n";
     if (!picture.has_state(scene.expected) || !picture.has_state(scene.actual)) return;
@@ -116,7 +116,7 @@ class Story {
     if (!marks.empty()) text_ += std::string(kPictureColumn, ' ') + marks + "\n";
   }
 
-  void tell_divergence(const ScenePicture& picture) {
+  void print_divergence(const ScenePicture& picture) {
     text_ += "\n" + divergence_->oracle + ": " + divergence_->message + "\n";
     if (!divergence_->field.empty()) {
       text_ += "  step " + std::to_string(divergence_->step) + ", " + divergence_->field + "\n";

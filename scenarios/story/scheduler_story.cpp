@@ -42,7 +42,7 @@ std::string who_came_and_went(const Observation& observation) {
   for (const auto& each : list_of<engine::ScheduledNew>(observation, "new_reqs")) {
     append(text, "; ", "new " + each.request);
     if (each.num_computed_tokens > 0) {
-      text += " behind " + std::to_string(each.num_computed_tokens) + " tokens";
+      text += " after " + std::to_string(each.num_computed_tokens) + " tokens";
     }
   }
   for (const auto& each : list_of<engine::ScheduledCached>(observation, "cached_reqs")) {

@@ -18,7 +18,7 @@ bool shows_a_scheduler(const Target& target);
 /// Lines of an answer, each about one thing; none where nothing happened.
 ///
 ///     -> ran A 4, B 1+2 drafts, C 3 of a longer prompt
-///        new A behind 2 tokens; resumed B; preempted D; finished E
+///        new A after 2 tokens; resumed B; preempted D; finished E
 ///        loads F 8 async
 ///     -> told A [5 7], B [2] finished_stopped
 std::vector<std::string> story_of(const Observation& observation);

@@ -9,19 +9,19 @@ namespace kvfence {
 
 std::string answer_of(
     const Observation& observation,
-    const std::function<bool(std::string_view name, std::string_view text)>& is_told) {
+    const std::function<bool(std::string_view name, std::string_view text)>& is_notified) {
   std::string answer;
   for (const Field& field : answers_of(observation)) {
     const std::string text = print(field.value);
-    if (!is_told(field.key, text)) continue;
+    if (!is_notified(field.key, text)) continue;
     answer += (answer.empty() ? "" : " ") + field.key + "=" + text;
   }
   return answer;
 }
 
-void tell_commands(const Scenario& scenario, const Setup& setup, Implementation& told,
-                   DeviceStory& story,
-                   const std::function<std::string(const Command&, const Observation&)>& take_in) {
+void record_commands(
+    const Scenario& scenario, const Setup& setup, Implementation& told, DeviceStory& story,
+    const std::function<std::string(const Command&, const Observation&)>& take_in) {
   told.reset(setup);
   const std::unique_ptr<World> world = setup.target().make_world(setup);
   for (const Step& step : scenario.steps) {

@@ -15,12 +15,12 @@ namespace kvfence {
 /// "advanced=true": what was answered and is reported.
 std::string answer_of(
     const Observation& observation,
-    const std::function<bool(std::string_view name, std::string_view text)>& is_told);
+    const std::function<bool(std::string_view name, std::string_view text)>& is_notified);
 
 /// Runs the scenario's commands to the end, with the configuration of `setup`. take_in reports what
 /// came of each, and returns its answer.
-void tell_commands(const Scenario& scenario, const Setup& setup, Implementation& told,
-                   DeviceStory& story,
-                   const std::function<std::string(const Command&, const Observation&)>& take_in);
+void record_commands(const Scenario& scenario, const Setup& setup, Implementation& told,
+                     DeviceStory& story,
+                     const std::function<std::string(const Command&, const Observation&)>& take_in);
 
 }  // namespace kvfence

@@ -229,7 +229,7 @@ std::string StoryRecorder::missing_of(const StoryRace& race, const Race& found) 
   if (race.first.mark) return "The host's access is ordered by no call with " + second + ".";
   const StoryLane from = lane_of(story_, race.first);
   const StoryLane to = lane_of(story_, race.second);
-  return "No event recorded in the " + kvfence::to_text(from) + " stream behind " + first +
+  return "No event recorded in the " + kvfence::to_text(from) + " stream after " + first +
          " was waited for in the " + kvfence::to_text(to) + " stream before " + second +
          ", and the host has not seen " + first + " end.";
 }

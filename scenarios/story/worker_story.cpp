@@ -57,7 +57,7 @@ bool worker_reports(std::string_view name, std::string_view text) {
 
 }  // namespace
 
-DeviceStory tell_worker(const Scenario& scenario, const std::string& planted_bug) {
+DeviceStory story_of_worker(const Scenario& scenario, const std::string& planted_bug) {
   DeviceStory story{.subject = "worker",
                     .content_example = "0g1",
                     .content_meaning = "what forward 1 wrote into GPU block 0",
@@ -94,7 +94,7 @@ DeviceStory tell_worker(const Scenario& scenario, const std::string& planted_bug
     show(observation, false);
     return answer_of(observation, worker_reports);
   };
-  tell_commands(scenario, prepared(*scenario.target, scenario.config), driver, story, take_in);
+  record_commands(scenario, prepared(*scenario.target, scenario.config), driver, story, take_in);
   recorder->finish();
   return story;
 }

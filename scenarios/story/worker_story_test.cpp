@@ -35,8 +35,8 @@ std::vector<RaceFile> worker_race_files() {
 }
 
 TEST(WorkerStory, TellsARace) {
-  const DeviceStory story =
-      tell_worker(parsed(WorkerTarget::description(), kPreempted, "a.kvs"), "wait_returns_at_once");
+  const DeviceStory story = story_of_worker(
+      parsed(WorkerTarget::description(), kPreempted, "a.kvs"), "wait_returns_at_once");
   EXPECT_EQ(story_text(story),
             R"(The device, the worker with wait_returns_at_once
       > begins   < is over   ! takes part in a race   0g1 what forward 1 wrote into GPU block 0
@@ -45,10 +45,10 @@ TEST(WorkerStory, TellsARace) {
       host     enqueues forward 1 (launch): writes GPU 0
 1     transfer_async job=1 direction=store gpu_blocks=[0] cpu_blocks=[0]
 2     wait jobs=[1]
-      compute  records event 0 behind forward 1
+      compute  records event 0 after forward 1
       store    waits for event 0: forward 1
     ! host     enqueues store 1 (cudaMemcpyBatchAsync): reads GPU 0, writes CPU 0
-      store    records event 0 behind store 1
+      store    records event 0 after store 1
       -> waited=true
 3     get_finished
       -> finished_jobs=[(finished job=1 direction=store)]
@@ -74,14 +74,14 @@ TEST(WorkerStory, TellsARace) {
 ! race 1  store 1 (store stream) reads GPU 0,
           forward 2 (compute stream) writes GPU 0,
           unordered.
-          No event recorded in the store stream behind store 1 was waited for in the compute stream before forward 2, and the host has not seen store 1 end.
+          No event recorded in the store stream after store 1 was waited for in the compute stream before forward 2, and the host has not seen store 1 end.
 )");
 }
 
 TEST(WorkerStory, TellsThatAllIsOrdered) {
   const Scenario scenario = parsed(WorkerTarget::description(), kPreempted, "a.kvs");
   EXPECT_FALSE(differs(worker_sides(), scenario, ""));
-  const DeviceStory story = tell_worker(scenario, "");
+  const DeviceStory story = story_of_worker(scenario, "");
   EXPECT_TRUE(story.races.empty());
   const std::string text = story_text(story);
   EXPECT_NE(text.find("host     sees the end of store 1 (cudaEventSynchronize)\n"), text.npos)
@@ -92,15 +92,15 @@ TEST(WorkerStory, TellsThatAllIsOrdered) {
 }
 
 TEST(WorkerStory, NamesTheCopiesOfTwoEqualTransfersApart) {
-  const DeviceStory story = tell_worker(parsed(WorkerTarget::description(),
-                                               "target worker\n"
-                                               "config path=looped num_gpu_blocks=1\n"
-                                               "transfer_async job=7 direction=load "
-                                               "gpu_blocks=[0] cpu_blocks=[0]\n"
-                                               "transfer_async job=8 direction=load "
-                                               "gpu_blocks=[0] cpu_blocks=[0]\n",
-                                               "a.kvs"),
-                                        "");
+  const DeviceStory story = story_of_worker(parsed(WorkerTarget::description(),
+                                                   "target worker\n"
+                                                   "config path=looped num_gpu_blocks=1\n"
+                                                   "transfer_async job=7 direction=load "
+                                                   "gpu_blocks=[0] cpu_blocks=[0]\n"
+                                                   "transfer_async job=8 direction=load "
+                                                   "gpu_blocks=[0] cpu_blocks=[0]\n",
+                                                   "a.kvs"),
+                                            "");
   std::vector<std::string> names;
   for (const StoryOperation& operation : story.operations) {
     names.push_back(operation.name);
@@ -114,10 +114,10 @@ TEST(WorkerStory, EachRaceIsRedWithItsBugAndNotWithout) {
   EXPECT_GE(files.size(), 12U);
   std::size_t num_with_races = 0;
   for (const RaceFile& file : files) {
-    const DeviceStory clean = tell_worker(file.scenario, "");
+    const DeviceStory clean = story_of_worker(file.scenario, "");
     EXPECT_TRUE(clean.races.empty() && clean.misuses.empty()) << file.name;
     EXPECT_FALSE(differs(worker_sides(), file.scenario, "")) << file.name;
-    const DeviceStory story = tell_worker(file.scenario, file.planted_bug);
+    const DeviceStory story = story_of_worker(file.scenario, file.planted_bug);
     EXPECT_TRUE(differs(worker_sides(), file.scenario, file.planted_bug)) << file.name;
     num_with_races += !story.races.empty();
     for (const StoryRace& race : story.races) {

@@ -125,9 +125,9 @@ TEST(EngineRaces, OfAnotherChildsLoadIsUpstreamsWithoutTheLaterRule) {
 }
 
 // B is aborted in a step that is under way, and gives its blocks back. NIXL reads into them for C,
-// and waits for nobody: the step's forward writes behind it.
+// and waits for nobody: the step's forward writes after it.
 // Source: vLLM v0.23.0 nixl/worker.py start_load_kv, which the OffloadingConnector's workers order
-// behind the compute stream, and NIXL's do not.
+// after the compute stream, and NIXL's do not.
 TEST(EngineRaces, OfAReadWithAStepUnderWayIsUpstreams) {
   constexpr std::string_view kText = R"(target engine
 config connectors=[(nixl)] engines=2 device=virtual num_gpu_blocks=6 consumer_num_gpu_blocks=3 profile=v0.23 hash_block_size=2 groups=[(full block_size=2)] max_model_len=5 max_num_batched_tokens=8 max_num_seqs=2 max_concurrent_batches=2

@@ -52,7 +52,7 @@
 #include "reference/engine/engine_device.h"
 #include "reference/scheduler/scheduler.h"
 #include "reference/tiering/file_tier.h"
-#include "scenarios/story/told_engine.h"
+#include "scenarios/story/watched_engine.h"
 #include "scenarios/targets/planted_side.h"
 #include "scenarios/targets/targets.h"
 
@@ -295,7 +295,8 @@ const TargetSides& engine_sides() {
   return kSides;
 }
 
-std::unique_ptr<Implementation> make_told_engine(std::string_view planted_bug, OnDevice on_device) {
+std::unique_ptr<Implementation> make_watched_engine(std::string_view planted_bug,
+                                                    OnDevice on_device) {
   KVFENCE_CHECK(planted_bug.empty() || is_planted_bug(planted_bug),
                 "a planted bug that the engine does not have");
   return make_planted("engine", planted_bug, std::move(on_device));

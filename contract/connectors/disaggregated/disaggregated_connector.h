@@ -53,7 +53,7 @@ struct RemotePrefill {
   friend bool operator==(const RemotePrefill&, const RemotePrefill&) = default;
 };
 
-/// The producer's scheduler's half tells its workers. Names stand once a list, in the order in
+/// The producer's scheduler's half tells its workers. Names stand once per list, in the order in
 /// which they came.
 struct ProducerMetadata final : KVConnectorMetadata {
   struct Send {
@@ -122,7 +122,7 @@ struct ConsumerMetadata final : KVConnectorMetadata {
 class DisaggregatedProducer : public KVConnector {
  public:
   /// What time it is from now on; 0 at first.
-  virtual void tell_time(Seconds now) = 0;
+  virtual void set_time(Seconds now) = 0;
 
   /// Appends what was answered since the last call, oldest first.
   virtual void take_remote_prefills(std::vector<RemotePrefill>& out) = 0;
@@ -158,7 +158,7 @@ class DisaggregatedProducer : public KVConnector {
 class DisaggregatedConsumer : public KVConnector {
  public:
   /// What time it is from now on; 0 at first.
-  virtual void tell_time(Seconds now) = 0;
+  virtual void set_time(Seconds now) = 0;
 };
 
 /// A worker's half, as KVConnectorWorker. The metadata are those of its scheduler's half.

@@ -115,9 +115,9 @@ struct ClientParams {
 ///     Each child. Requires: Rules::connector_learns_new_requests.
 ///
 /// get_num_new_matched_tokens(request, num_computed_tokens)
-///     The children in order. One that wants to be asked again ends it: those behind are not asked,
+///     The children in order. One that wants to be asked again ends it: those after are not asked,
 ///     and that is the answer. Else the answer is that of the first child with tokens, which is the
-///     chosen one from then on, also if a child behind it wants to be asked again; or 0 tokens.
+///     chosen one from then on, also if a child after it wants to be asked again; or 0 tokens.
 ///     Where no child has tokens, whoever was chosen before stays it.
 ///
 /// update_state_after_alloc(request, blocks, num_external_tokens)

@@ -51,7 +51,7 @@ std::optional<std::string> check_spec(const OffloadingSpec& spec);
 
 /// What the scheduler's half tells the workers about a step.
 struct OffloadingConnectorMetadata final : KVConnectorMetadata {
-  /// hold: TransferJob::job is 0, each worker counts its own. One a request.
+  /// hold: TransferJob::job is 0, each worker counts its own. One per request.
   std::vector<TransferJob> loads;              ///< in the order of their update_state_after_alloc
   std::vector<TransferJob> stores;             ///< in the order of planning
   std::vector<std::string> requests_to_flush;  ///< hold: preempted requests, as the step lists them
@@ -85,12 +85,12 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     Forgets the block ids known of the request. With n_ext > 0: the first d = number of blocks
 ///     with a key are computed; the offloaded blocks from d * g / o to (d * g + n_ext) / o are
 ///     prepared for loading into blocks d and on, in the next metadata. They are being loaded from
-///     now on. The cursor of the request stands behind them, also if it stood further before. Its
+///     now on. The cursor of the request stands after them, also if it stood further before. Its
 ///     earlier stores are forgotten: they ended when it was preempted, and its load alone holds it
 ///     from now on. (v0.19.0 remembers them: finished while it loads, such a request is reported as
 ///     sent too, which frees its blocks under the load.)
 ///     Requires (as upstream asserts): d * g + n_ext is a multiple of o; n_ext is what the blocks
-///     behind d hold.
+///     after d hold.
 ///
 /// build_connector_meta(output)
 ///     The loads since the last one. Then, request by request, new ones first: resumed ones forget
@@ -144,13 +144,13 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///       full attention: one after the other until a miss; "pending" counts as found and defers;
 ///         r = number found, "deferred" if one was pending.
 ///       windowed: from the last to the first; "pending" counts as a miss and defers; ends with
-///         `window` hits in a row: r = index behind that run, in this range; without such a run:
+///         `window` hits in a row: r = index after that run, in this range; without such a run:
 ///         r = hits in a row that reach the first key. "deferred" if one was pending.
 ///     r = 0, not deferred, ends the lookup with 0. Deferred: the lookup is deferred. Else limit =
 ///     min(limit, o * (s + r)). new = limit - c; new < o ends with 0. If new < total: a deferred
 ///     lookup is not deferred any more and all groups will be asked again in a further pass; else,
 ///     if a windowed group came before in this pass and no further pass is due, the windowed groups
-///     will be asked again. total = new. A further pass, if due, begins behind the last group.
+///     will be asked again. total = new. A further pass, if due, begins after the last group.
 ///     At the end: deferred: ask again. With prefix caching, ask again if a key being loaded is
 ///     among those from c / o to ceil((c + total) / o) of some group, of a windowed one among the
 ///     last `window` of them. Else total.
@@ -170,7 +170,7 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     1. For new requests, then cached ones: resumed ones forget their block ids; new ids are
 ///        appended, and the non-null ones count as allocated in this step. If a group is windowed
 ///        and anything was allocated: in the windowed groups of every known request, ids before the
-///        length before the appending that were allocated become 0. (v0.23.0: only those behind the
+///        length before the appending that were allocated become 0. (v0.23.0: only those after the
 ///        cursor, so that after a reset it stores blocks that were used anew since.) Then
 ///        on_schedule_end *(tiers)*, so that the stores below are of the manager's next step.
 ///     2. To flush: all jobs of preempted requests; jobs that watch a block that was allocated in

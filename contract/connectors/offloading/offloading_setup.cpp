@@ -34,8 +34,8 @@ std::optional<std::pair<std::string, std::string>> wrong_with_windows(
       const std::int64_t most = (window + offloaded - 1) / offloaded * factor;
       const std::int64_t step = std::gcd(std::int64_t{other.block_size} * factor, size);
       for (std::int64_t rest = step; rest < size; rest += step) {
-        const std::int64_t behind = window - 1 - rest;  // tokens needed of earlier blocks
-        const std::int64_t needed = 1 + (behind > 0 ? (behind + size - 1) / size : 0);
+        const std::int64_t after = window - 1 - rest;  // tokens needed of earlier blocks
+        const std::int64_t needed = 1 + (after > 0 ? (after + size - 1) / size : 0);
         if (needed <= most) continue;
         return std::pair("a window of " + std::to_string(window) +
                              " tokens with block_size=" + std::to_string(size) +
@@ -63,7 +63,7 @@ std::vector<SecondaryTierConfig> tier_configs(const engine::offloading::Record& 
   return tiers;
 }
 
-/// The settings of a model with one byte a block, so that the slots are those of the configuration.
+/// The settings of a model with one byte per block, so that the slots are those of the configuration.
 Parsed<OffloadingSpec> create_spec(const engine::offloading::Record& config,
                                    const KVCacheManagerConfig& kv_cache, std::uint32_t num_ranks) {
   OffloadingSpecContext context;

@@ -65,7 +65,7 @@ TEST(OffloadingSpecFactory, SlotsAreWhatTheBytesOfAllWorkersHold) {
     EXPECT_TRUE(spec) << spec.error().to_text();
     return spec->manager.cache.capacity;
   };
-  // fence: 2009 / 10 = 200 bytes a block and worker, though a tensor has odd bytes.
+  // fence: 2009 / 10 = 200 bytes per block and worker, though a tensor has odd bytes.
   const OffloadingSpecContext fence = context_of(Profile::kV023);
   EXPECT_EQ(slots("cpu_bytes_to_use=400", fence), 1U);
   EXPECT_EQ(slots("cpu_bytes_to_use=4399", fence), 10U);
@@ -75,7 +75,7 @@ TEST(OffloadingSpecFactory, SlotsAreWhatTheBytesOfAllWorkersHold) {
   blocks_of_a_token.kv_cache.pool.hash.hash_block_size = 1;
   blocks_of_a_token.kv_cache.groups = {{.block_size = 1}};
   EXPECT_EQ(slots("cpu_bytes_to_use=4800 block_size=3", blocks_of_a_token), 4U);
-  // hold: 2 tensors of 101 bytes a block, whatever the tensors hold.
+  // hold: 2 tensors of 101 bytes per block, whatever the tensors hold.
   OffloadingSpecContext hold = context_of(Profile::kV019);
   hold.page_size_bytes = {101};
   EXPECT_EQ(slots("cpu_bytes_to_use=4400", hold), 10U);

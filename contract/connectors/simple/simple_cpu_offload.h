@@ -99,7 +99,7 @@ struct PinnedHit {
 ///     Eager: the request is *known* from now on, if it was not; nothing of it is stored.
 ///     pins_hits: its pinned hit is taken out of the pins; n_ext 0: it is freed, if there is one.
 ///     With n_ext > 0: the hit is the pinned one; before pins_hits, it is looked up again among the
-///     n_ext tokens behind the local hit c = g of the reference group * number of its blocks that
+///     n_ext tokens after the local hit c = g of the reference group * number of its blocks that
 ///     carry a key. By group, the n_ext / g first blocks of the hit belong to the table's blocks
 ///     that end with number ceil((c + n_ext) / g); pairs whose CPU block is null are passed over.
 ///     These pairs, group after group, are the request's *load*: the CPU blocks are touched in the
@@ -133,18 +133,18 @@ struct PinnedHit {
 ///       the CPU pool has its key          passed over
 ///       no free CPU block is left         the request ends, all its groups
 ///       else                              is stored; one free CPU block less is left
-///     The group's place stands behind what was stored or passed over. The request's CPU blocks are
+///     The group's place stands after what was stored or passed over. The request's CPU blocks are
 ///     taken and its GPU blocks touched before the next request's turn.
 ///   Lazy: t = 2 * the sum over groups of: Mamba 2; sliding window ceil(window / g) + 1; else
 ///     ceil(max_num_batched_tokens / g). The cursor, if its block is not free any more, is
-///     forgotten. From the block behind the cursor, at first the head, along the GPU's free queue:
+///     forgotten. From the block after the cursor, at first the head, along the GPU's free queue:
 ///     at most t blocks, and no further once as many are to be stored as CPU blocks are free; the
 ///     cursor stands at the last one looked at. Each that carries a key which the CPU pool has not
 ///     is stored, also if another one of that key is.
 ///
 /// update_connector_output(output)
 ///     finished_recving: the request's load, if there is one, is over: its CPU blocks are freed in
-///     the CPU pool, then its GPU blocks in the GPU pool. Behind them completed_jobs, which are
+///     the CPU pool, then its GPU blocks in the GPU pool. After them completed_jobs, which are
 ///     store events: one is completed when num_workers workers have reported it, in this step and
 ///     before. Then its CPU blocks get the keys that the GPU blocks had when it was planned, in
 ///     order, are findable from now on, and are freed in the CPU pool; then the GPU blocks in the

@@ -14,13 +14,13 @@
 /// save(folder, layer, symbols)
 ///     kMakeFolder: the folder is made, if it is not there. kCreate: what has the file's name goes,
 ///     and an empty file comes. kWrite: it gets the symbols, in order, and is whole.
-///     False: an operation failed, and those behind it are left out. Failing, kMakeFolder does
+///     False: an operation failed, and those after it are left out. Failing, kMakeFolder does
 ///     nothing; kCreate leaves no file of that name; kWrite leaves a file that is not whole.
 ///
 /// load(folder, layer, symbols)
 ///     kMakeFolder, as above: upstream names a file by making its folder, also to read it. kOpen:
 ///     the file has to be there. kRead: its symbols, in order; what is not whole shows here.
-///     False: an operation failed, and those behind it are left out; the file is not there, is not
+///     False: an operation failed, and those after it are left out; the file is not there, is not
 ///     whole, or does not hold as many symbols as are asked for. Then symbols are what they
 ///     were, and so is storage, but for the folder.
 ///

@@ -105,7 +105,7 @@ struct SynchronousConnectorMetadata final : KVConnectorMetadata {
 ///                                  whole prompt's name as many blocks as the request has.)
 ///     then of the cached ones, in order, that are resumed and need a load: a load of the first
 ///     align_to_block_size(t, b) tokens, t = num_computed_tokens + its tokens of the step, outputs
-///     included: no folder that was found, but with its last block or outputs behind it.
+///     included: no folder that was found, but with its last block or outputs after it.
 ///     Blocks: the first ones of m. No request needs a load any more.
 ///     Requires: each request that needs a load is one of these (upstream asserts).
 ///
@@ -120,7 +120,7 @@ struct SynchronousConnectorMetadata final : KVConnectorMetadata {
 ///
 /// update_state_after_alloc(request, blocks, n_ext)
 ///     With n_ext > 0: a fill of n_ext tokens: of each group the first ceil(n_ext / b) blocks of
-///     the request, also where the local hit has these already and the tokens are behind. It is
+///     the request, also where the local hit has these already and the tokens are after. It is
 ///     filled from now on.
 ///
 /// build_connector_meta(output)

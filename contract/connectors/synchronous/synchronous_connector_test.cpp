@@ -59,7 +59,7 @@ TEST(ScriptedKVCache, ComputesOnWhatIsThere) {
 
   cache.compute(0, std::vector<BlockId>{3, 1}, 2, Tokens{7});
 
-  EXPECT_EQ(cache.block(0, 1)[0], symbol_behind(kFilledWithDummies, 7));
+  EXPECT_EQ(cache.block(0, 1)[0], symbol_after(kFilledWithDummies, 7));
 }
 
 TEST(ScriptedKVCache, LeavesTheNullBlockAlone) {

@@ -49,7 +49,7 @@ struct Setup {
   cudaEvent_t event = nullptr;
 };
 
-/// A step: stores on one stream, loads of the same blocks behind them on another, one wait of the
+/// A step: stores on one stream, loads of the same blocks after them on another, one wait of the
 /// host.
 void BM_Loop(benchmark::State& state) {
   Setup s(state);

@@ -190,7 +190,7 @@ class Reading final : private ConnectorHost {
     return cost([&] { consumer_->request_finished(*this, request(index), {}); });
   }
 
-  void tell_time(Seconds now) { consumer_->tell_time(now); }
+  void set_time(Seconds now) { consumer_->set_time(now); }
   std::size_t num_heartbeats() const {
     return static_cast<const ConsumerMetadata&>(*metadata_).heartbeats.size();
   }
@@ -226,7 +226,7 @@ TEST_P(DisaggregatedOperationCount, LeasesCostNothingUntilTheyAreRenewed) {
   EXPECT_LE(reading.cost_of_report(size() / 2), 3U);
   EXPECT_LE(reading.cost_of_finish(size() / 3), 3U);
   reading.cost_of_step();
-  reading.tell_time(500'000);
+  reading.set_time(500'000);
   EXPECT_EQ(reading.cost_of_step(), size() - 1);
   EXPECT_EQ(reading.num_heartbeats(), size() - 1);
 }

@@ -30,7 +30,7 @@ class DisaggregatedProducer final
       : engine_id_(spec.producer_engine_id),
         deadline_(spec.deadline),
         stopped_requests_are_sent_(spec.rules.stopped_requests_are_sent),
-        nothing_to_tell_(std::make_shared<ProducerMetadata>()) {}
+        nothing_to_report_(std::make_shared<ProducerMetadata>()) {}
 
   void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override {
     std::uint32_t rank = 0;
@@ -57,7 +57,7 @@ class DisaggregatedProducer final
     ++step_;
     if (metadata_.reqs_in_batch.empty() && metadata_.reqs_not_processed.empty() &&
         metadata_.reqs_to_send.empty()) {
-      return nothing_to_tell_;
+      return nothing_to_report_;
     }
     return std::make_shared<ProducerMetadata>(std::exchange(metadata_, {}));
   }
@@ -86,7 +86,7 @@ class DisaggregatedProducer final
     return true;
   }
 
-  void tell_time(Seconds now) override { now_ = now; }
+  void set_time(Seconds now) override { now_ = now; }
 
   void take_remote_prefills(std::vector<RemotePrefill>& out) override {
     std::move(remote_prefills_.begin(), remote_prefills_.end(), std::back_inserter(out));
@@ -123,7 +123,7 @@ class DisaggregatedProducer final
   std::uint64_t step_ = 1;
   std::vector<std::uint64_t> named_in_;  ///< by RequestIndex: the step that has it in its batch
   ProducerMetadata metadata_;
-  std::shared_ptr<const ProducerMetadata> nothing_to_tell_;
+  std::shared_ptr<const ProducerMetadata> nothing_to_report_;
 
   std::vector<RemotePrefill> remote_prefills_;  ///< that nobody has taken
   bool has_params_ = false;  ///< the last of them is of the request that finished last

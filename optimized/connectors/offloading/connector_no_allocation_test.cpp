@@ -30,7 +30,7 @@ constexpr RequestIndex kNumRequests = 4;
 enum class Form : std::uint8_t { kHold, kFence, kFenceWithTiers };
 
 /// Wants whole requests, says that it has every block when it is told to, ends each job at the
-/// second poll behind its submission, and never brings anything up.
+/// second poll after its submission, and never brings anything up.
 class PoorTier final : public Cloning<PoorTier, SecondaryTier> {
  public:
   explicit PoorTier(std::shared_ptr<const bool> says_hit) : says_hit_(std::move(says_hit)) {}

@@ -36,9 +36,9 @@ struct Below {
   std::vector<TierJobId> submitted;  ///< the last job of each
 };
 
-class TellingTier final : public Cloning<TellingTier, SecondaryTier> {
+class ReportingTier final : public Cloning<ReportingTier, SecondaryTier> {
  public:
-  TellingTier(std::uint32_t place, std::shared_ptr<Below> below)
+  ReportingTier(std::uint32_t place, std::shared_ptr<Below> below)
       : place_(place), below_(std::move(below)) {}
 
   LookupResult lookup(OffloadKeyView key, const RequestContext&) override {
@@ -62,7 +62,7 @@ class TellingTier final : public Cloning<TellingTier, SecondaryTier> {
 };
 
 /// Of that many each: requests whose block is being stored, whose block is stored and goes down to
-/// every tier, and whose block is being brought up. Behind them stand a few that are not known yet,
+/// every tier, and whose block is being brought up. After them stand a few that are not known yet,
 /// of which the even ones have their block in the last tier.
 class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>,
                                     protected ConnectorHost {
@@ -76,7 +76,7 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
     below_->submitted.resize(kNumTiers);
     std::vector<SecondaryTierHandle> tiers;
     for (std::uint32_t place = 0; place < kNumTiers; ++place) {
-      tiers.emplace_back(std::make_unique<TellingTier>(place, below_));
+      tiers.emplace_back(std::make_unique<ReportingTier>(place, below_));
     }
     connector_ = make_fencing_connector_scheduler(spec(), std::move(tiers));
     for (RequestIndex index = 0; index < num_known + kNumFresh; ++index) {

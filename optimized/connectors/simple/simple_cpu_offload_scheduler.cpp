@@ -90,7 +90,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
         num_blocks_to_walk_(num_blocks_to_walk(spec.kv_cache)),
         cpu_(cpu_kv_cache_config(spec)),
         last_store_of_block_(spec.lazy_offload ? 0 : spec.kv_cache.pool.num_gpu_blocks),
-        nothing_to_tell_(std::make_shared<SimpleCPUOffloadMetadata>()) {}
+        nothing_to_report_(std::make_shared<SimpleCPUOffloadMetadata>()) {}
 
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
@@ -135,7 +135,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     if (was_pinned) free_pinned(tracked);
     gpu_pool_of(host).touch(tracked.load_gpu_blocks);
     tracked.is_loading = true;
-    if (!untold_.contains(request.index)) untold_.push_back(request.index);
+    if (!unreported_.contains(request.index)) unreported_.push_back(request.index);
   }
 
   // ---- A step, and what came of it ----
@@ -151,7 +151,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     tell_loads(host);
     metadata_.need_flush = !output.preempted.empty();
     if (!metadata_.load_event && !metadata_.store_event && !metadata_.need_flush) {
-      return nothing_to_tell_;
+      return nothing_to_report_;
     }
     return std::make_shared<SimpleCPUOffloadMetadata>(std::exchange(metadata_, {}));
   }
@@ -178,7 +178,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     if (!tracked) return false;
     tracked->is_known = false;
     if (pinning_.erase(request.index)) free_pinned(*tracked);
-    if (untold_.erase(request.index)) end_load(gpu_pool_of(host), *tracked);
+    if (unreported_.erase(request.index)) end_load(gpu_pool_of(host), *tracked);
     return false;
   }
 
@@ -204,7 +204,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(pinning_, untold_, stores_, cursor_, next_load_event_, next_store_event_);
+    hash.add_all(pinning_, unreported_, stores_, cursor_, next_load_event_, next_store_event_);
     hash.add_kept(cpu_, tracked_, last_store_of_block_);
   }
 
@@ -312,10 +312,10 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   }
 
   void tell_loads(ConnectorHost& host) {
-    if (untold_.empty()) return;
+    if (unreported_.empty()) return;
     metadata_.load_event = next_load_event_++;
-    while (!untold_.empty()) {
-      const RequestIndex request = untold_.front();
+    while (!unreported_.empty()) {
+      const RequestIndex request = unreported_.front();
       const Tracked& tracked = tracked_[request];
       metadata_.load_gpu_blocks.insert(metadata_.load_gpu_blocks.end(),
                                        tracked.load_gpu_blocks.begin(),
@@ -324,7 +324,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
                                        tracked.load_cpu_blocks.begin(),
                                        tracked.load_cpu_blocks.end());
       metadata_.load_requests.emplace_back(host.request(request).id);
-      untold_.erase(request);
+      unreported_.erase(request);
     }
   }
 
@@ -473,7 +473,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
 
   std::vector<Tracked> tracked_;            ///< by RequestIndex
   RequestList pinning_;                     ///< in the order of pinning
-  RequestList untold_;                      ///< loads that are in no metadata yet
+  RequestList unreported_;                  ///< loads that are in no metadata yet
   JobTable<Store> stores_;                  ///< events that are not completed
   std::vector<JobId> last_store_of_block_;  ///< by GPU block: its last event + 1, or 0; eager
   std::optional<BlockId> cursor_;
@@ -484,7 +484,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   Store planned_;
   std::size_t num_taken_ = 0;  ///< of planned_: those that have their CPU block
   SimpleCPUOffloadMetadata metadata_;
-  std::shared_ptr<const SimpleCPUOffloadMetadata> nothing_to_tell_;
+  std::shared_ptr<const SimpleCPUOffloadMetadata> nothing_to_report_;
 
   BlocksByGroup hit_;  ///< storage of single calls, kept for the next one
 };

@@ -2,7 +2,7 @@
 /// contract/connectors/synchronous/synchronous_connector.h.
 ///
 /// The scheduler's half costs a step its new requests, those that are resumed to load, and the
-/// blocks that it tells; nothing of those that decode. A prompt's folder is hashed once a request,
+/// blocks that it tells; nothing of those that decode. A prompt's folder is hashed once per request,
 /// however often it is asked for. What is allocated is the metadata of steps that have transfers,
 /// and the names of requests that are asked for the first time.
 
@@ -35,7 +35,7 @@ class ExampleConnectorScheduler final
   ExampleConnectorScheduler(const SynchronousConnectorSpec& spec, const SharedStorage& storage)
       : block_size_(spec.block_size()),
         storage_(&storage),
-        nothing_to_tell_(std::make_shared<const SynchronousConnectorMetadata>()) {}
+        nothing_to_report_(std::make_shared<const SynchronousConnectorMetadata>()) {}
 
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
@@ -73,7 +73,7 @@ class ExampleConnectorScheduler final
       plan_resumed(host.request(cached[k].request), cached[k], output);
     }
     KVFENCE_CHECK(num_needing_load_ == 0, "a request that needs a load is not in the step");
-    if (transfers_.empty()) return nothing_to_tell_;
+    if (transfers_.empty()) return nothing_to_report_;
     auto told = std::make_shared<SynchronousConnectorMetadata>();
     told->transfers = std::move(transfers_);
     transfers_.clear();
@@ -209,7 +209,7 @@ class ExampleConnectorScheduler final
   // Of the step under way.
   std::vector<FileTransfer> transfers_;
   std::size_t place_ = 0;  ///< in output.scheduled: where num_step_tokens looks next
-  std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_tell_;
+  std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_report_;
 };
 
 // ---- The worker's half ----

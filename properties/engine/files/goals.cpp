@@ -28,7 +28,7 @@ namespace {
 constexpr Goal kGoals[] = {
     {"store", "a prompt was written to files"},
     {"load", "files were read for a request"},
-    {"load_behind_hit", "a load brought also what the GPU's cache had"},
+    {"load_after_hit", "a load brought also what the GPU's cache had"},
     {"load_of_foreign_file", "a file was read that another engine had written"},
     {"load_of_own_file", "a file was read that a step had written"},
     {"load_of_resumed", "files were read for a resumed request"},
@@ -48,21 +48,21 @@ constexpr Goal kGoals[] = {
     {"store_of_gone", "a request was stored that had been ended"},
     {"failed_load", "a file that could not be read ended the engine"},
     {"failed_save", "a file that could not be written ended the engine"},
-    {"failed_behind_others", "a step ended at a file behind others that it had read or written"},
-    {"failed_on_later_rank", "a rank failed behind one that did not"},
-    {"failed_with_step_behind", "an engine ended with another step planned"},
+    {"failed_after_others", "a step ended at a file after others that it had read or written"},
+    {"failed_on_later_rank", "a rank failed after one that did not"},
+    {"failed_with_step_after", "an engine ended with another step planned"},
     {"failed_load_of_resumed",
      "a resumed request ended the engine, since nobody wrote what it loads"},
     {"folder_made_by_load", "looking for a file made its folder"},
     {"half_file", "a file that is not whole ended the engine"},
-    {"started_again", "an engine ended behind one that had ended"},
+    {"started_again", "an engine ended after one that had ended"},
     {"load_by_new_engine", "a file was read that an engine before had written"},
     {"partly_written_entry", "another engine wrote the files of some layers"},
     {"entry_removed", "a folder was removed"},
     {"file_removed", "a file was removed"},
     {"file_truncated", "a file lost its end"},
     {"fill", "blocks were filled with dummies"},
-    {"fill_behind_hit",
+    {"fill_after_hit",
      "a fill had fewer tokens than its request, which went into the blocks of the hit"},
     {"fill_of_several", "a step fills for several requests"},
     {"fill_of_several_groups", "a fill named blocks of two groups"},
@@ -176,7 +176,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       if (!has_state(before()) || !has_state(after()) || transfer.blocks.empty()) continue;
       // Its first block had a key, and somebody had it or it was in the queue: a hit.
       const BlockId first = transfer.blocks.front();
-      add("load_behind_hit",
+      add("load_after_hit",
           !(*before().keys)[first].empty() && (*before().keys)[first] == (*after().keys)[first]);
     }
     add("load_of_several", num_loads > 1);
@@ -220,7 +220,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("null_block_filled", contains(fill.blocks.front(), kNullBlockId));
       for (const ScheduledNew& each : *after().new_reqs) {
         if (each.request != fill.request) continue;
-        add("fill_behind_hit", fill.num_tokens < each.num_computed_tokens);
+        add("fill_after_hit", fill.num_tokens < each.num_computed_tokens);
       }
       if (!has_state(after())) continue;
       for (const kv_cache::RequestBlocks& table : *after().tables) {
@@ -275,9 +275,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   void count_failure(const FailedFile& failed) {
     add(failed.store ? Name("failed_save") : Name("failed_load"));
-    add("failed_behind_others", !after().loaded->empty() || !after().saved->empty());
+    add("failed_after_others", !after().loaded->empty() || !after().saved->empty());
     add("failed_on_later_rank", failed.layer >= spec().num_layers);
-    add("failed_with_step_behind", in_flight_.size() > 1);
+    add("failed_with_step_after", in_flight_.size() > 1);
     add("failed_load_of_resumed", !failed.store && !in_flight_.empty() &&
                                       in_flight_.front().resumed_loads.contains(failed.request));
     add("started_again", num_engine_starts(before()) > 1);

@@ -45,7 +45,7 @@ constexpr Invariant kInvariants[] = {
      "in every layer (DecodeBenchConnector)"},
     {"files.5", "slots_change_where_a_step_writes",
      "slots change only as a step comes back, and only in blocks that it computes, loads or fills"},
-    {"files.6", "workers_do_what_they_are_told",
+    {"files.6", "workers_do_what_was_planned",
      "each rank loads and saves in each of its layers what the step names, once, and nothing else; "
      "only a file that fails ends this"},
     {"files.7", "a_failure_ends_the_engine",
@@ -63,7 +63,7 @@ std::string name_of(std::string_view member, std::string_view folder, std::uint3
 std::vector<KVSymbol> symbols_of(std::uint32_t layer, std::span<const TokenId> tokens) {
   std::vector<KVSymbol> symbols;
   KVSymbol symbol = symbol_before(layer);
-  for (TokenId token : tokens) symbols.push_back(symbol = symbol_behind(symbol, token));
+  for (TokenId token : tokens) symbols.push_back(symbol = symbol_after(symbol, token));
   return symbols;
 }
 
@@ -240,7 +240,7 @@ class Invariants final : public Rules {
       const std::size_t num_copies = num_planned * spec().num_all_layers();
       if (copies.size() > num_copies ||
           (copies.size() < num_copies && observation.failed->empty())) {
-        return broken("workers_do_what_they_are_told", std::string(member) + ", how many",
+        return broken("workers_do_what_was_planned", std::string(member) + ", how many",
                       static_cast<std::uint32_t>(num_copies),
                       static_cast<std::uint32_t>(copies.size()));
       }
@@ -254,7 +254,7 @@ class Invariants final : public Rules {
           return other.request == copy.request && other.layer == copy.layer;
         });
         if (is_planned && num_alike == 1) continue;
-        return broken("workers_do_what_they_are_told", member, "what the step names, once",
+        return broken("workers_do_what_was_planned", member, "what the step names, once",
                       name_of("one", copy.folder, copy.layer));
       }
     }

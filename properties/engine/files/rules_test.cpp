@@ -14,7 +14,7 @@
 
 #include "properties/core/rules_test_support.h"
 #include "properties/engine/checks.h"
-#include "properties/planted/told_lies.h"
+#include "properties/planted/false_observations_test_support.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::engine::files {
@@ -23,7 +23,7 @@ namespace {
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
   expect_lie_caught<EngineTarget>(room_checks(Assembly::kSynchronous), *side, invariants(), id,
-                                  /*commands_behind=*/40, lie);
+                                  /*commands_after=*/40, lie);
 }
 
 bool plans(const Command& command, const Observation& shown) {

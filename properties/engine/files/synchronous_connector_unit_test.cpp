@@ -145,7 +145,7 @@ TEST_P(ExampleConnectorRules, FindsTheFolderOfTheBlocksBeforeTheLastTwoTokens) {
   }
 }
 
-TEST_P(ExampleConnectorRules, AnswersWhatIsBehindTheLocalHit) {
+TEST_P(ExampleConnectorRules, AnswersWhatIsAfterTheLocalHit) {
   half.storage->make_folder(folder_name(counting(8)));
   half.add(0, counting(10));
 
@@ -450,7 +450,7 @@ TEST_P(DecodeBenchConnectorRules, FillsTheFirstBlocksOfEachGroup) {
 
   EXPECT_EQ(half.build().fills,
             std::vector({BlockFill{"4", 5, {{1, 2}, {0, 3}}}, BlockFill{"3", 5, {{4, 5}, {7, 8}}}}))
-      << "the local hit's blocks, not those behind";
+      << "the local hit's blocks, not those after";
   EXPECT_TRUE(half.build().fills.empty());
 }
 

@@ -51,7 +51,7 @@ constexpr Goal kGoals[] = {
     {"sent_in_the_end", "the scheduler heard that a request is sent which several children held"},
     {"received_while_held", "a request was received that had extra saves"},
     {"ranks_apart", "one rank owed more notices than another"},
-    {"several_groups_told", "children heard of the end of a request with several groups"},
+    {"several_groups_notified", "children heard of the end of a request with several groups"},
     {"load_errors_of_two", "two children failed to load blocks at once"},
     {"stats_of_one_class", "two children of a class had statistics"},
     {"jobs_of_two_ranks", "a child heard of jobs of several ranks"},
@@ -260,7 +260,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         num_holding += call.answer.starts_with("hold") ? 1 : 0;
         add("held_by_several", num_holding == 2);
         if (num_holding == 2) shared_.insert(call.request);
-        add("several_groups_told", call.blocks.size() > 1);
+        add("several_groups_notified", call.blocks.size() > 1);
       } else if (call.method == "update_connector_output") {
         add("jobs_of_two_ranks",
             std::adjacent_find(call.jobs.begin(), call.jobs.end()) != call.jobs.end());

@@ -39,7 +39,7 @@ constexpr Invariant kInvariants[] = {
     {"multi.1", "slots_add_up", "slots of the CPU cache are free, or hold one block of its lists"},
     {"multi.2", "cpu_blocks_add_up",
      "empty, cached and referenced CPU blocks are all blocks of the simple connector's pool"},
-    {"multi.3", "every_child_is_told",
+    {"multi.3", "every_child_is_notified",
      "apart from lookups and the search for a handshake, what one scripted child is told, all are, "
      "with the same arguments"},
     {"multi.4", "children_are_asked_in_order",
@@ -158,7 +158,7 @@ class Invariants final : public Rules {
       const auto name = [](const Calls& list, auto found) {
         return found == list.end() ? std::string("nothing") : found->method + " " + found->request;
       };
-      return broken("every_child_is_told", "connector_calls of child " + std::to_string(child),
+      return broken("every_child_is_notified", "connector_calls of child " + std::to_string(child),
                     name(first, at), name(own, other));
     }
     return std::nullopt;

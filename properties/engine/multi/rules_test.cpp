@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/engine/checks.h"
-#include "properties/planted/told_lies.h"
+#include "properties/planted/false_observations_test_support.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::engine::multi {
@@ -26,7 +26,7 @@ using Calls = std::vector<ConnectorCall>;
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
   expect_lie_caught<EngineTarget>(room_checks(Assembly::kMulti), *side, invariants(), id,
-                                  /*commands_behind=*/0, lie);
+                                  /*commands_after=*/0, lie);
 }
 
 void expect_caught(std::string_view id, Reusable<std::uint32_t> Observation::*number) {

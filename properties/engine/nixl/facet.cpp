@@ -56,8 +56,8 @@ ErrorCode Facet::run(const RepeatNotice& command) {
 ErrorCode Facet::run(const AdvanceClock& command, DisaggregatedProducer& producer,
                      DisaggregatedConsumer& consumer) {
   if (!transport_.advance_clock(command.seconds)) return ErrorCode::kBadRange;
-  producer.tell_time(transport_.now());
-  consumer.tell_time(transport_.now());
+  producer.set_time(transport_.now());
+  consumer.set_time(transport_.now());
   return ErrorCode::kNone;
 }
 

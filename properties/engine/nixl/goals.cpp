@@ -29,10 +29,10 @@ namespace {
 
 constexpr Goal kGoals[] = {
     {"read", "a request waits while its prompt is read"},
-    {"read_behind_hit", "a read began behind blocks that the consumer had cached"},
+    {"read_after_hit", "a read began after blocks that the consumer had cached"},
     {"read_of_several_groups", "blocks of several groups were read"},
-    {"several_groups_read_behind_hit",
-     "a read of several groups began behind blocks that the consumer had cached"},
+    {"several_groups_read_after_hit",
+     "a read of several groups began after blocks that the consumer had cached"},
     {"read_of_a_window", "of one of several groups the blocks before its window were not read"},
     {"empty_read", "a request had nothing to read, and the producer was told"},
     {"part_of_read", "a read came further without an end"},
@@ -46,7 +46,7 @@ constexpr Goal kGoals[] = {
     {"expired", "held blocks were given back, since their time was over"},
     {"expired_unread", "nobody had been told to read them"},
     {"expired_under_read", "a read of them was under way"},
-    {"read_behind_expiry", "a read began when they were given back"},
+    {"read_after_expiry", "a read began when they were given back"},
     {"notice_at_deadline", "a last notice and the deadline came in one step"},
     {"late_notice", "a notice came when the blocks were given back"},
     {"notice_lost", "a notice was lost"},
@@ -54,31 +54,31 @@ constexpr Goal kGoals[] = {
     {"lost_for_ever", "blocks whose notice was lost are held, since there is no deadline"},
     {"notice_repeated", "a notice was sent a second time"},
     {"repeated_while_held", "a rank said twice that it is done, while another one was not"},
-    {"repeated_behind_end", "a notice came again when the blocks were given back"},
+    {"repeated_after_end", "a notice came again when the blocks were given back"},
     {"heartbeat", "leases were renewed"},
     {"heartbeat_of_several", "several leases at once"},
     {"lease_renewed", "blocks were held beyond their first deadline"},
     {"renewed_then_expired", "blocks whose lease was renewed were given back when it was over"},
-    {"renewed_beside_expired", "a deadline was over behind one that had been renewed"},
+    {"renewed_beside_expired", "a deadline was over after one that had been renewed"},
     {"read_failed", "a read failed"},
     {"read_failed_on_a_rank", "one read of a request failed, and another one did not"},
     {"failed_for_good", "a request ended, since its read failed"},
     {"failed_recomputed", "a request whose read failed was computed at the consumer"},
-    {"failed_behind_hit", "a read failed behind blocks that the consumer had cached"},
+    {"failed_after_hit", "a read failed after blocks that the consumer had cached"},
     {"preempted_consumer", "a request that was read was preempted, and computed anew"},
     {"preempted_producer", "a request for a consumer was preempted, and got blocks a second time"},
     {"abort_before_read", "a request that was handed over ended before it got blocks"},
     {"abort_while_reading", "a request ended while it was read"},
     {"aborted_read_freed", "the read of a request that had ended was over"},
     {"aborted_read_failed", "the read of a request that had ended failed"},
-    {"abort_behind_read", "a request ended between the end of its read and its first step"},
+    {"abort_after_read", "a request ended between the end of its read and its first step"},
     {"abort_at_producer", "a request for a consumer ended while it ran at the producer"},
     {"abort_at_producer_waiting", "a request for a consumer ended before it ran at the producer"},
     {"abort_while_held", "somebody tried to end a request whose blocks are held"},
     {"stopped_sent", "a request that stopped was told to the router"},
     {"stopped_not_sent", "a request that stopped was not"},
     {"finished_without_blocks",
-     "a request for a consumer finished behind its preemption, and was not told"},
+     "a request for a consumer finished after its preemption, and was not told"},
     {"handed_over_twice", "a request was handed over a second time"},
     {"read_twice_at_once", "two requests read the same blocks at the same time"},
     {"second_read_failed", "the first reader's notice ended the read of a second one"},
@@ -210,7 +210,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const BlockId first = (*table)[group].front();
       const bool is_read = contains(receive.local_blocks, first);
       if (config().groups[group].is_full_attention()) {
-        add("several_groups_read_behind_hit", !is_read);
+        add("several_groups_read_after_hit", !is_read);
       } else {
         add("read_of_a_window", first == kNullBlockId);
       }
@@ -237,7 +237,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       reader.has_hit = !has_all && groups.size() == 1 && groups.front().is_full_attention();
       add("read");
       if (groups.size() > 1) count_read_of_groups(receive, after().of(EngineRole::kConsumer));
-      add("read_behind_hit", reader.has_hit);
+      add("read_after_hit", reader.has_hit);
       add("several_readers", config().consumer_ranks > config().ranks);
       add("several_sources", config().ranks > config().consumer_ranks);
       add("read_twice_at_once", is_read(after(), receive.remote_request));
@@ -267,7 +267,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const Source& source = sources_[name];
     const bool is_over = source.expires && *source.expires <= *after().now;
     const std::vector<NoticeState> notices = delivered_notices(before());
-    const bool is_told = std::ranges::any_of(notices, [&](const NoticeState& notice) {
+    const bool is_notified = std::ranges::any_of(notices, [&](const NoticeState& notice) {
       return !notice.is_heartbeat && notice.requests.front() == name;
     });
     const bool is_others_held = std::ranges::any_of(sources_, [&](const auto& other) {
@@ -282,8 +282,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     add("expired");
     add("expired_unread", source.num_readers == 0);
-    add("expired_under_read", is_read(before(), name) && !is_told);
-    add("notice_at_deadline", is_told);
+    add("expired_under_read", is_read(before(), name) && !is_notified);
+    add("notice_at_deadline", is_notified);
     add("lost_then_expired", source.has_lost_notice);
     add("renewed_then_expired", source.was_renewed);
     for (const auto& [other_name, other] : sources_) {
@@ -303,7 +303,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const bool is_again =
           !said.emplace(notice.rank * config().ranks + notice.remote_rank, name).second;
       const bool is_held = source.is_held && !contains(*after().finished_sending, name);
-      add(is_held ? Name("repeated_while_held") : Name("repeated_behind_end"), is_again);
+      add(is_held ? Name("repeated_while_held") : Name("repeated_after_end"), is_again);
     }
   }
 
@@ -314,13 +314,13 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const auto own = num_outputs_.find(output.request);
       if (own == num_outputs_.end()) continue;
       own->second += output.tokens.size();
-      const bool is_told = told.count(output.request) > 0;
-      add("decoded_at_producer", is_told && own->second > 1);
-      if (is_told) sources_[output.request].is_held = true;
+      const bool is_notified = told.count(output.request) > 0;
+      add("decoded_at_producer", is_notified && own->second > 1);
+      if (is_notified) sources_[output.request].is_held = true;
       add("finished_without_blocks",
-          !is_told && output.status == RequestStatus::kFinishedLengthCapped);
+          !is_notified && output.status == RequestStatus::kFinishedLengthCapped);
       if (output.status != RequestStatus::kFinishedStopped) continue;
-      add(is_told ? Name("stopped_sent") : Name("stopped_not_sent"));
+      add(is_notified ? Name("stopped_sent") : Name("stopped_not_sent"));
     }
   }
 
@@ -341,12 +341,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const bool had_ended = state && is_finished(state->status);
       add("aborted_read_freed", had_ended);
       add("aborted_read_failed", had_ended && reader.has_failed);
-      add("failed_behind_hit", reader.has_failed && reader.has_hit);
+      add("failed_after_hit", reader.has_failed && reader.has_hit);
       const Source& source = sources_[reader.remote_request];
       const bool began_now =
           before().reads.has_value() &&
           count_reads(before(), [&](const ReadState& read) { return read.request == name; }) == 0;
-      add("read_behind_expiry", began_now && reader.has_failed && !source.is_held);
+      add("read_after_expiry", began_now && reader.has_failed && !source.is_held);
     }
     for (const RequestOutput& output : *after().of(EngineRole::kConsumer).outputs) {
       const bool is_failure = output.status == RequestStatus::kFinishedError;
@@ -371,7 +371,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const bool is_reading =
           count_reads(before(), [&](const ReadState& read) { return read.request == name; }) > 0;
       add("abort_while_reading", is_reading);
-      add("abort_behind_read", readers_[name].is_reported);
+      add("abort_after_read", readers_[name].is_reported);
     }
   }
 

@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "properties/engine/checks.h"
-#include "properties/planted/told_lies.h"
+#include "properties/planted/false_observations_test_support.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::engine::nixl {
@@ -29,7 +29,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
     return lie(command, shown);
   };
   expect_lie_caught<EngineTarget>(room_checks(Assembly::kPrefillDecode), *side, invariants(), id,
-                                  /*commands_behind=*/12, tell);
+                                  /*commands_after=*/12, tell);
 }
 
 bool plans(EngineRole role, const Command& command, const Observation& shown) {

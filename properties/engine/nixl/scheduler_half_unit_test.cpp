@@ -164,7 +164,7 @@ TEST_P(ProducerRules, TellsARequestOfAnIndexFromTheOneBefore) {
 
 TEST_P(ProducerRules, HoldsWhatAConsumerWillRead) {
   Producer producer = producer_of(spec_of(Profile::kV019));
-  producer.half().tell_time(5);
+  producer.half().set_time(5);
   EXPECT_TRUE(producer.finish(prefill_of("A", 0), RequestStatus::kFinishedLengthCapped, {4, 3}));
   const ProducerMetadata told = producer.build();
   EXPECT_EQ(told.reqs_to_send, (std::vector<ProducerMetadata::Send>{{"A", 35}}));
@@ -298,14 +298,14 @@ TEST_P(ConsumerRules, TellsTheProducerOfWhatWasNeverAdmitted) {
 TEST_P(ConsumerRules, RenewsLeasesAtIntervals) {
   Consumer consumer = consumer_of(spec_of(Profile::kV023));
   EXPECT_TRUE(consumer.build().heartbeats.empty());
-  consumer.half().tell_time(2);
+  consumer.half().set_time(2);
   consumer.add(reader_of("B", 0, "X"));
   consumer.add(reader_of("C", 1, "A"));
   consumer.add(reader_of("D", 2, "X"));
   EXPECT_EQ(consumer.build().heartbeats, (Names{"X", "A"}));
-  consumer.half().tell_time(6);
+  consumer.half().set_time(6);
   EXPECT_TRUE(consumer.build().heartbeats.empty());
-  consumer.half().tell_time(7);
+  consumer.half().set_time(7);
   EXPECT_EQ(consumer.build().heartbeats, (Names{"X", "A"}));
 }
 
@@ -336,7 +336,7 @@ TEST_P(ConsumerRules, ALeaseThatTwoAskedForIsRenewedUntilBothAreDone) {
   EXPECT_EQ(consumer.build().heartbeats, (Names{"A", "X"}));
   consumer.received(0);
   consumer.abort(reader_of("B", 0));                          // counts once
-  EXPECT_EQ(consumer.build().heartbeats, (Names{"X", "A"}));  // C came behind D
+  EXPECT_EQ(consumer.build().heartbeats, (Names{"X", "A"}));  // C came after D
   consumer.received(1);
   consumer.received(2);
   EXPECT_TRUE(consumer.build().heartbeats.empty());

@@ -319,7 +319,7 @@ TEST_P(ConsumerWorkerRules, WithoutBlocksItTellsEachOfItsProducersRanks) {
   EXPECT_EQ(Notice(rank.transport().notices()[1]), (Notice{1, 3, false, {"A"}}));
 }
 
-TEST_P(ConsumerWorkerRules, HeartbeatsComeBehindWhatIsReceived) {
+TEST_P(ConsumerWorkerRules, HeartbeatsComeAfterWhatIsReceived) {
   ConsumerRank rank = rank_of(spec_of(2, 1));
   ConsumerMetadata metadata;
   metadata.reqs_to_recv = {{"B", "A", {}, {}}};

@@ -63,7 +63,7 @@ class Facet {
   /// its class did; class_name: what it is called there.
   void send_stats(const AggregatedOutput& report, std::string_view class_name);
   void observe_numbers(OffloadingConnectorScheduler& connector, Observed& observed);
-  /// Behind the numbers. Over a device the transfers are the device's.
+  /// After the numbers. Over a device the transfers are the device's.
   void observe_state(OffloadingConnectorScheduler& connector, const std::vector<EngineRank>& ranks,
                      Observed& observed);
   void add_to(StateHash& hash) const { hash.add_all(slots_, loggers_, engine_idx_); }

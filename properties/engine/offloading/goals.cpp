@@ -31,11 +31,11 @@ constexpr Goal kGoals[] = {
     {"load", "a request waits while its blocks are copied back"},
     {"store", "blocks were copied to CPU memory"},
     {"load_of_preempted", "a preempted request was loaded"},
-    {"load_behind_hit", "a load began behind blocks that the GPU still held"},
+    {"load_after_hit", "a load began after blocks that the GPU still held"},
     {"load_within_slot", "a load began in the middle of a slot"},
     {"several_groups_load", "a load brought blocks of several groups"},
-    {"several_groups_load_behind_hit",
-     "a load of several groups began behind blocks that the GPU still held"},
+    {"several_groups_load_after_hit",
+     "a load of several groups began after blocks that the GPU still held"},
     {"windowed_group_loads_less", "a windowed group loaded fewer blocks than the longest"},
     {"windowed_store_leaves_out",
      "a slot was filled in part: what a window does not need was left out"},
@@ -187,19 +187,19 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
     std::size_t num_groups = 0;
     std::uint32_t longest = 0;
-    bool is_behind_hit = false;
+    bool is_after_hit = false;
     for (std::size_t group = 0; group < groups.size(); ++group) {
       if (load.group_sizes[group] == 0) continue;
       ++num_groups;
       longest = std::max(longest, load.group_sizes[group]);
       if (!groups[group].is_full_attention()) continue;
       const std::uint32_t first = load.block_indices[group];
-      is_behind_hit |= first > 0;
+      is_after_hit |= first > 0;
       add("load_within_slot", first % setup_.spec.block_size_factor != 0);
     }
-    add("load_behind_hit", is_behind_hit);
+    add("load_after_hit", is_after_hit);
     add("several_groups_load", num_groups > 1);
-    add("several_groups_load_behind_hit", is_behind_hit && num_groups > 1);
+    add("several_groups_load_after_hit", is_after_hit && num_groups > 1);
     for (std::size_t group = 0; group < groups.size(); ++group) {
       add("windowed_group_loads_less",
           !groups[group].is_full_attention() && load.group_sizes[group] < longest);

@@ -17,7 +17,7 @@
 #include "contract/engine/engine_setup.h"
 #include "properties/core/typed_test_support.h"
 #include "properties/engine/checks.h"
-#include "properties/planted/told_lies.h"
+#include "properties/planted/false_observations_test_support.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::engine::offloading {
@@ -31,7 +31,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
     return lie(command, shown);
   };
   expect_lie_caught<EngineTarget>(room_checks(Assembly::kOffloading), *side, invariants(), id,
-                                  /*commands_behind=*/6, tell);
+                                  /*commands_after=*/6, tell);
 }
 
 bool plans(const Command& command, const Observation& shown) {

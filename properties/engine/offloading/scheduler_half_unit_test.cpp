@@ -357,7 +357,7 @@ TEST_P(HoldingConnector, StoresFullOffloadedBlocksUnderTheirLastHash) {
   const auto& metadata = half.prefill("A", {{11, 12, 13, 14, 15, 16, 17, 18, 19}});
   EXPECT_EQ(text_of(metadata.stores), Names({"A [11 12 13 14 15 16] -> [0 1]"}))
       << "the third block is not full";
-  EXPECT_EQ(half.held(), "A1? A0?") << "touched behind the insertion: the first ends as the newest";
+  EXPECT_EQ(half.held(), "A1? A0?") << "touched after the insertion: the first ends as the newest";
 }
 
 TEST_P(HoldingConnector, OnlyWhatIsNotHeldIsStored) {
@@ -461,7 +461,7 @@ TEST_P(HoldingConnector, AHitOfLessThanABlockIsNone) {
   half.add("B", tokens_of(1, 24));
   half.prefill("A", {{1, 2, 3}});
   half.sent({"A"});
-  EXPECT_EQ(half.match("B", 4), "0") << "the 8 tokens behind the local hit";
+  EXPECT_EQ(half.match("B", 4), "0") << "the 8 tokens after the local hit";
   EXPECT_EQ(half.match("B"), "12 async");
 }
 
@@ -482,7 +482,7 @@ TEST_P(HoldingConnector, ALoadGoesIntoTheBlocksWithoutAKey) {
   EXPECT_EQ(half.held(), "A1 A0");
 }
 
-TEST_P(HoldingConnector, TheCursorStandsBehindWhatIsLoaded) {
+TEST_P(HoldingConnector, TheCursorStandsAfterWhatIsLoaded) {
   Half half = half_of(hold_spec());
   half.add("A", tokens_of(1, 4));
   half.add("B", tokens_of(1, 12));
@@ -727,7 +727,7 @@ TEST_P(FencingConnector, ADeferredLookupStartsAnewWithAShorterHit) {
   store(half, "A", 17, {{1, 2, 0, 4, 5}, {0, 12, 0, 0, 15}});
   store(half, "B", 17, {{1, 2, 3, 4, 5}, {0, 0, 0, 0, 15}}, /*complete=*/false);
   half.add("C", tokens_of(1, 17));
-  EXPECT_EQ(half.match("C"), "8 async") << "the pending one lies behind";
+  EXPECT_EQ(half.match("C"), "8 async") << "the pending one comes after it";
 }
 
 TEST_P(FencingConnector, ADeferredLookupAsksAgain) {
@@ -925,7 +925,7 @@ TEST_P(FencingConnector, AWindowBlockThatIsGivenOutAnewIsNotStored) {
       << "the first place had block 1 before";
 }
 
-// v0.23.0 looks only behind the cursor, which a reset takes back.
+// v0.23.0 looks only after the cursor, which a reset takes back.
 TEST_P(FencingConnector, AlsoAfterAResetAWindowBlockThatWasGivenOutAnewIsNotStored) {
   Half half = half_of(fence_spec({window_of(8, 4)}));
   half.add("A", tokens_of(1, 16));
@@ -946,7 +946,7 @@ TEST_P(FencingConnector, CursorsFollowTheStepAlsoBack) {
   half.prefill("B", {{7, 8, 9}});
   half.completed({1});
   EXPECT_EQ(half.step({{"A", 8, {{5, 6}}}}).stores.at(0).spec.gpu_blocks, Ids({5, 6}))
-      << "what was evicted meanwhile, behind the step's first block";
+      << "what was evicted meanwhile, after the step's first block";
   EXPECT_EQ(half.held(), "B0 A2? A1?");
 }
 
@@ -1067,7 +1067,7 @@ TEST_P(FencingConnector, AResetFlushesEveryJobAndForgetsIt) {
   EXPECT_EQ(half.match("D"), "0");
 }
 
-TEST_P(FencingConnector, AReportFromBeforeAResetHidesNoneBehindIt) {
+TEST_P(FencingConnector, AReportFromBeforeAResetHidesNoneAfterIt) {
   Half half = half_of(fence_spec());
   half.add("A", tokens_of(1, 12));
   half.alloc("A", {{1, 2, 3}}, 0);
@@ -1078,7 +1078,7 @@ TEST_P(FencingConnector, AReportFromBeforeAResetHidesNoneBehindIt) {
   EXPECT_EQ(half.held(), "A2 A1 A0");
 }
 
-TEST_P(FencingConnector, BehindAResetEverythingIsStoredAnew) {
+TEST_P(FencingConnector, AfterAResetEverythingIsStoredAnew) {
   Half half = half_of(fence_spec());
   half.add("A", tokens_of(1, 12));
   half.alloc("A", {{1, 2, 3}}, 0);

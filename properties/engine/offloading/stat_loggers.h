@@ -17,7 +17,7 @@
 
 namespace kvfence {
 
-/// The loggers behind one engine.
+/// The loggers of one engine.
 class StatLoggers {
  public:
   StatLoggers() = default;

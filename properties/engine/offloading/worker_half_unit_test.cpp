@@ -217,7 +217,7 @@ TEST_P(HoldingWorker, NumbersTransfersItself) {
             Names({"load 0 B submitted", "store 1 A submitted", "load 2 C submitted"}));
 }
 
-TEST_P(HoldingWorker, StoresAreQueuedBehindTheForwardPass) {
+TEST_P(HoldingWorker, StoresAreQueuedAfterTheForwardPass) {
   Rank rank = rank_of();
   rank.store("A", {1});
   rank.step_without_tokens();

@@ -38,7 +38,7 @@ constexpr Goal kGoals[] = {
     {"run_ahead", "a step was executed while one before it was in flight"},
     {"rank_ahead", "a rank executed a step when another one had not executed the one before"},
     {"planned_between", "a step was planned between the execution of one before it and its update"},
-    {"prefix_hit", "a request began behind tokens that it did not compute"},
+    {"prefix_hit", "a request began after tokens that it did not compute"},
     {"request_finished", "a request said all that it was asked for"},
     {"reset_with_transfers", "the GPU's cache was reset while transfers were in flight"},
     {"cpu_cache_reset_with_transfers", "both caches were reset while transfers were in flight"},

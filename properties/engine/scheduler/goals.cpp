@@ -260,7 +260,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     if (after().preempted->empty() || config_.mamba_split_block_size()) return;
     const std::string& victim = after().preempted->front();
     bool stands_before = true;
-    bool ran_behind = false;
+    bool ran_after = false;
     for (const std::string& name : *before().running) {
       if (name == victim) {
         stands_before = false;
@@ -270,9 +270,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       if (stands_before &&
           (contains(*after().preempted, name) || (cached && cached->blocks.has_value())))
         return;
-      ran_behind = ran_behind || (!stands_before && cached);
+      ran_after = ran_after || (!stands_before && cached);
     }
-    if (!ran_behind) return;
+    if (!ran_after) return;
     const bool got_nothing = is_passed_over(*find_state(before(), victim));
     add(got_nothing ? Name("victim_shifts_loop") : Name("victim_scheduled"));
   }

@@ -28,13 +28,13 @@ constexpr Goal kGoals[] = {
     {"load", "a request waits while its blocks are copied back"},
     {"store", "eager: blocks were copied to CPU memory"},
     {"lazy_store", "lazy: blocks that were about to be evicted were copied"},
-    {"load_behind_hit", "a load began behind blocks that the GPU still held"},
+    {"load_after_hit", "a load began after blocks that the GPU still held"},
     {"load_of_preempted", "a preempted request was loaded"},
     {"load_of_several", "one event loads for several requests"},
     {"loads_share_block", "one CPU block was loaded twice at a time"},
     {"several_groups_load", "a load brought blocks of several groups"},
-    {"several_groups_load_behind_hit",
-     "a load of several groups began behind blocks that the GPU still held"},
+    {"several_groups_load_after_hit",
+     "a load of several groups began after blocks that the GPU still held"},
     {"null_blocks_passed_over", "a load left out what a window does not need"},
     {"decoded_stored", "a block with decoded tokens was stored"},
     {"store_of_several", "one event stores blocks of several requests"},
@@ -44,7 +44,7 @@ constexpr Goal kGoals[] = {
     {"stored_twice", "a block was stored while its store was under way"},
     {"key_stored_twice", "a key was stored twice at a time"},
     {"store_outlives_request", "a block was being stored when its last request had gone"},
-    {"pin_stays", "a hit stayed pinned behind a step, since its request found no room"},
+    {"pin_stays", "a hit stayed pinned after a step, since its request found no room"},
     {"pin_freed_by_abort", "a request was ended while its hit was pinned"},
     {"flush", "a step with a victim waits for all copies"},
     {"flush_ends_copies", "a flush ended a copy of a step before"},
@@ -137,7 +137,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const RequestState* state_before = find_state(before(), name);
       add("load_of_preempted", state_before && state_before->num_preemptions > 0);
       std::size_t num_groups = 0;
-      bool is_behind_hit = false;
+      bool is_after_hit = false;
       for (std::size_t group = 0; group < groups.size(); ++group) {
         std::uint32_t num_loaded = 0;
         for (BlockId block : (*table)[group]) {
@@ -148,12 +148,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         if (!groups[group].is_full_attention()) {
           add("null_blocks_passed_over", num_loaded < num_full);
         } else {
-          is_behind_hit |= num_loaded > 0 && num_loaded < num_full;
+          is_after_hit |= num_loaded > 0 && num_loaded < num_full;
         }
       }
-      add("load_behind_hit", is_behind_hit);
+      add("load_after_hit", is_after_hit);
       add("several_groups_load", num_groups > 1);
-      add("several_groups_load_behind_hit", is_behind_hit && num_groups > 1);
+      add("several_groups_load_after_hit", is_after_hit && num_groups > 1);
     }
   }
 

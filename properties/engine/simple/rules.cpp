@@ -60,7 +60,7 @@ constexpr Invariant kInvariants[] = {
      "shared by a common prefix"},
     {"simple.9", "no_reuse_under_a_copy",
      "no block that a copy under way reads or writes is written by anyone else"},
-    {"simple.10", "workers_do_what_they_are_told",
+    {"simple.10", "workers_do_what_was_planned",
      "ranks copy what steps plan; a step that flushes leaves no copy of an earlier one under way; "
      "a rank reports a copy once, and not before it has ended"},
     {"simple.11", "a_reset_leaves_nothing",
@@ -218,7 +218,7 @@ class Invariants final : public Rules {
     } else if (const auto* advance = std::get_if<AdvanceCopy>(&command)) {
       if (advance->progress == TransferProgress::kFinished &&
           !copies_.end_oldest(advance->rank, advance->store)) {
-        return broken("workers_do_what_they_are_told", "copies", "none of that direction",
+        return broken("workers_do_what_was_planned", "copies", "none of that direction",
                       "one that nobody planned");
       }
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
@@ -265,7 +265,7 @@ class Invariants final : public Rules {
           return event.id() == std::pair(copy.store, copy.event);
         });
         if (is_own) continue;
-        return broken("workers_do_what_they_are_told", "copies", "those of the step that flushes",
+        return broken("workers_do_what_was_planned", "copies", "those of the step that flushes",
                       "event " + std::to_string(copy.event));
       }
     }
@@ -282,7 +282,7 @@ class Invariants final : public Rules {
       const auto load = std::ranges::find_if(
           events_, [&](const auto& each) { return each.second.requests.contains(name); });
       if (load == events_.end() || copies_.num_ranks_ended(load->second) < copies_.ranks().size()) {
-        return broken("workers_do_what_they_are_told", "finished_recving",
+        return broken("workers_do_what_was_planned", "finished_recving",
                       "a load that has ended on all ranks", name);
       }
       load->second.requests.erase(name);
@@ -292,7 +292,7 @@ class Invariants final : public Rules {
       const auto store = events_.find({true, each.job});
       if (store == events_.end() ||
           store->second.num_reports + each.num_workers > copies_.num_ranks_ended(store->second)) {
-        return broken("workers_do_what_they_are_told", "completed_jobs",
+        return broken("workers_do_what_was_planned", "completed_jobs",
                       "a store by the ranks on which it has ended",
                       std::to_string(each.job) + " by " + std::to_string(each.num_workers));
       }

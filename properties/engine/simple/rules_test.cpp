@@ -19,7 +19,7 @@
 #include "properties/core/rules_test_support.h"
 #include "properties/core/typed_test_support.h"
 #include "properties/engine/checks.h"
-#include "properties/planted/told_lies.h"
+#include "properties/planted/false_observations_test_support.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence::engine::simple {
@@ -28,7 +28,7 @@ namespace {
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
   expect_lie_caught<EngineTarget>(room_checks(Assembly::kSimple), *side, invariants(), id,
-                                  /*commands_behind=*/40, lie);
+                                  /*commands_after=*/40, lie);
 }
 
 bool plans(const Command& command, const Observation& shown) {

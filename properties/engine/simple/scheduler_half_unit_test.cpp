@@ -594,7 +594,7 @@ TEST_P(BothProfiles, OneTokenIsLeftToCompute) {
 }
 
 // Upstream: partial_gpu_prefix_plus_cpu_load.
-TEST_P(BothProfiles, ALoadGoesBehindTheLocalHit) {
+TEST_P(BothProfiles, ALoadGoesAfterTheLocalHit) {
   Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 17));
   half.add("B", tokens_of(1, 17));
@@ -795,7 +795,7 @@ TEST_P(OneProfile, StoresWhatStandsNearTheHead) {
   half.cache("A", 0, 3);
   half.give_back("A");
   EXPECT_EQ(half.gpu_queue().front(), 16u);
-  // 4 blocks a step: 16 to 13 are empty, ... 3 to 1 have keys.
+  // 4 blocks per step: 16 to 13 are empty, ... 3 to 1 have keys.
   EXPECT_EQ(half.step({}), "");
   EXPECT_EQ(half.connector->lazy_cursor(), 13u);
   EXPECT_EQ(half.step({}), "");
@@ -807,7 +807,7 @@ TEST_P(OneProfile, StoresWhatStandsNearTheHead) {
   half.stored(0);
   EXPECT_EQ(half.gpu_queue(), Ids({16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}));
   EXPECT_EQ(half.cpu(), "1=A2 2=A1 3=A0");
-  EXPECT_EQ(half.step({}), "") << "nothing is behind the cursor";
+  EXPECT_EQ(half.step({}), "") << "nothing is after the cursor";
 }
 
 TEST_P(OneProfile, ACursorThatIsTakenIsForgotten) {

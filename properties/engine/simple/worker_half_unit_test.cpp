@@ -68,7 +68,7 @@ class SimpleCPUOffloadWorkerRules : public ::testing::TestWithParam<Maker> {
   KVConnectorWorkerOutput report;
 
  private:
-  std::size_t num_transfers_ = 0;  ///< behind the last step
+  std::size_t num_transfers_ = 0;  ///< after the last step
 };
 
 INSTANTIATE_TEST_SUITE_P(Simple, SimpleCPUOffloadWorkerRules, ::testing::ValuesIn(kSides),
@@ -135,7 +135,7 @@ TEST_P(SimpleCPUOffloadWorkerRules, AFlushWaitsForAllThatIsUnderWay) {
   metadata.need_flush = true;
   step(metadata);
   EXPECT_EQ(report.finished_recving, Names({"a"}));
-  EXPECT_EQ(report.completed_jobs, Jobs({{0, true}})) << "its own store is submitted behind it";
+  EXPECT_EQ(report.completed_jobs, Jobs({{0, true}})) << "its own store is submitted after it";
   ASSERT_EQ(engine.transfers().size(), 1U);
   EXPECT_EQ(engine.transfers()[0].progress, TransferProgress::kSubmitted);
 }

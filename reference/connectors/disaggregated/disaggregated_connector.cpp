@@ -83,7 +83,7 @@ class DisaggregatedProducer final
     return true;
   }
 
-  void tell_time(Seconds now) override { now_ = now; }
+  void set_time(Seconds now) override { now_ = now; }
 
   void take_remote_prefills(std::vector<RemotePrefill>& out) override {
     out.insert(out.end(), remote_prefills_.begin(), remote_prefills_.end());
@@ -198,7 +198,7 @@ class DisaggregatedConsumer final
     return false;
   }
 
-  void tell_time(Seconds now) override { now_ = now; }
+  void set_time(Seconds now) override { now_ = now; }
   void add_to(StateHash& hash) const override {
     hash.add_all(now_, received_, reqs_need_recv_, leases_, last_heartbeat_);
   }

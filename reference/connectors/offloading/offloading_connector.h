@@ -31,7 +31,7 @@ std::vector<OffloadKeyView> views(std::span<const OffloadKey> keys);
 struct RequestData {
   ConnectorRequest request;
   bool resumed = false;
-  BlocksByGroup new_blocks;  ///< one list a group
+  BlocksByGroup new_blocks;  ///< one list per group
 };
 
 /// New requests first, then cached ones.
@@ -39,7 +39,7 @@ struct RequestData {
 std::vector<RequestData> request_data(const ConnectorHost& host, const SchedulerOutput& output,
                                       std::size_t num_groups);
 
-/// Tokens of the request that are there behind the step: with asynchronous scheduling fewer than it
+/// Tokens of the request that are there after the step: with asynchronous scheduling fewer than it
 /// plans.
 std::uint32_t num_tokens_after_step(const ConnectorRequest& request, const SchedulerOutput& output);
 

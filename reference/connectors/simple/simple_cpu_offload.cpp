@@ -128,8 +128,8 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
       stores_.push_back(std::move(store));
     }
     for (Load& load : loads_) {
-      if (load.is_told) continue;
-      load.is_told = true;
+      if (load.is_notified) continue;
+      load.is_notified = true;
       const auto append = [](const std::vector<BlockId>& blocks, std::vector<BlockId>& all) {
         all.insert(all.end(), blocks.begin(), blocks.end());
       };
@@ -162,7 +162,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
                         const BlocksByGroup& /*blocks*/) override {
     if (const auto pinned = take_pin(request.index)) free_in_cpu_pool(without_null_blocks(*pinned));
     const bool has_untold_load = std::any_of(loads_.begin(), loads_.end(), [&](const Load& load) {
-      return load.request == request.index && !load.is_told;
+      return load.request == request.index && !load.is_notified;
     });
     if (has_untold_load) end_load(host, request.index);
     std::erase_if(known_, [&](const Known& known) { return known.request == request.index; });
@@ -202,9 +202,9 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     std::string id;
     std::vector<BlockId> gpu_blocks;
     std::vector<BlockId> cpu_blocks;
-    bool is_told = false;  ///< some metadata has it
+    bool is_notified = false;  ///< some metadata has it
     void add_to(StateHash& hash) const {
-      hash.add_all(request, id, gpu_blocks, cpu_blocks, is_told);
+      hash.add_all(request, id, gpu_blocks, cpu_blocks, is_notified);
     }
   };
 
@@ -370,7 +370,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
            });
   }
 
-  // The walk changes nothing: what it chose leaves the queue behind it.
+  // The walk changes nothing: what it chose leaves the queue after it.
   // Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py _prepare_lazy_store_specs
   void plan_lazy_stores(ConnectorHost& host, Store& store) {
     GpuBlockPool& gpu = gpu_of(host);

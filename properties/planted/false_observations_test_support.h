@@ -36,9 +36,9 @@ template <class T>
 using Hide = std::function<void(typename T::Observation& shown)>;
 
 /// How often each rule saw the lie, until the wanted one did. Each episode tells it once;
-/// commands_behind it nobody looks any more.
+/// commands_after it nobody looks any more.
 inline std::map<std::string, int> caught_by(const Checks& checks, Implementation& side,
-                                            const ErasedLie& lie, int commands_behind,
+                                            const ErasedLie& lie, int commands_after,
                                             const ErasedHide& hide, std::string_view wanted) {
   constexpr std::uint64_t kEpisodesMax = 1'500;
   constexpr int kEpisodeCommands = 120;
@@ -58,7 +58,7 @@ inline std::map<std::string, int> caught_by(const Checks& checks, Implementation
       world->apply(command);
       EXPECT_FALSE(side.apply(command, *world, Observe::kState, now));
       Observation shown = now;
-      if (num_left < 0 && lie(command, setup.config(), shown)) num_left = commands_behind;
+      if (num_left < 0 && lie(command, setup.config(), shown)) num_left = commands_after;
       num_left -= num_left > 0;
       if (hide) hide(shown);
       const auto found = rules->verdict(command, before ? &*before : nullptr, shown, *world);
@@ -77,7 +77,7 @@ inline std::map<std::string, int> caught_by(const Checks& checks, Implementation
 /// That some lie is caught by the invariant of this id.
 template <class T, class Invariants>
 void expect_lie_caught(const Checks& checks, Implementation& side, const Invariants& invariants,
-                       std::string_view id, int commands_behind, const Lie<T>& lie,
+                       std::string_view id, int commands_after, const Lie<T>& lie,
                        const Hide<T>& hide = {}) {
   using Shown = typename T::Observation;
   const ErasedLie erased_lie = [&](const Command& command, const Config& config,
@@ -91,7 +91,7 @@ void expect_lie_caught(const Checks& checks, Implementation& side, const Invaria
     if (invariant.id != id) continue;
     std::string others;
     const auto caught =
-        caught_by(checks, side, erased_lie, commands_behind, erased_hide, invariant.name);
+        caught_by(checks, side, erased_lie, commands_after, erased_hide, invariant.name);
     for (const auto& [name, count] : caught) others += " " + name + " " + std::to_string(count);
     EXPECT_GT(caught.count(std::string(invariant.name)), 0u) << id << " seen by:" << others;
     return;
