@@ -1,7 +1,7 @@
 #pragma once
 
 /// Statistics of transfers and their metrics, as lists of what was recorded; everything else is
-/// added up when somebody asks. The rules stand in contract/connectors/kv_connector_stats.h.
+/// added up on request. The rules are in contract/connectors/kv_connector_stats.h.
 
 #include <cstdint>
 #include <span>

@@ -28,8 +28,7 @@ class EngineDevice final : public engine::EngineDevice,
   void fail_next(worker::Direction direction, worker::Fault fault) override {
     next_faults_[static_cast<std::size_t>(direction)] = fault;
   }
-  // Who accesses the KV cache over a network does so at its end: there is nobody who looks for
-  // races.
+  // An access over a network happens at its end: this device does not look for races.
   void begin_remote(std::uint32_t /*number*/, std::span<const std::uint32_t> /*blocks*/,
                     bool /*writes*/) override {}
   void know_remote(std::uint32_t /*number*/) override {}
@@ -43,7 +42,7 @@ class EngineDevice final : public engine::EngineDevice,
     gpu_[index_of(place)] = symbol;
   }
 
-  /// Without what forwards compute, which whoever enqueued them knows.
+  /// Excludes what forwards compute: their caller knows it.
   void add_to(StateHash& hash) const override {
     hash.add_kept(gpu_, cpu_, forwards_.size(), num_forwards_run_, next_faults_);
     hash.add(in_flight_);

@@ -5,8 +5,8 @@
 namespace kvfence::reference {
 namespace {
 
-/// Cross attention: the encoder's tokens of a request, taken once, shared with nobody and never
-/// cached. Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py CrossAttentionManager.
+/// Cross attention: the encoder's tokens of a request, taken once, never shared and never cached.
+/// Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py CrossAttentionManager.
 class CrossAttentionManager final
     : public Cloning<CrossAttentionManager, SingleTypeKVCacheManager> {
  public:

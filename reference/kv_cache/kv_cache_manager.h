@@ -2,7 +2,7 @@
 
 /// The KV-cache manager: the executable specification. Each function checks everything first and
 /// then acts, so that a refusal changes nothing. The rules of each function, and its errors in
-/// order, stand in contract/kv_cache/kv_cache_manager.h. Source: vLLM v0.19.0 and v0.23.0
+/// order, are in contract/kv_cache/kv_cache_manager.h. Source: vLLM v0.19.0 and v0.23.0
 /// v1/core/kv_cache_manager.py KVCacheManager.
 
 #include <cstdint>

@@ -268,7 +268,7 @@ std::vector<BlockId> SingleTypeKVCacheManager::append_new_blocks(BlockPool& pool
 }
 
 void SingleTypeKVCacheManager::free_to_tail(BlockPool& pool, std::span<const BlockId> blocks) {
-  must(pool.free_blocks(blocks, FreeTo::kTail), "a table held a block that nobody held");
+  must(pool.free_blocks(blocks, FreeTo::kTail), "a table held an unreferenced block");
 }
 
 // Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py remove_skipped_blocks,
@@ -281,7 +281,7 @@ void SingleTypeKVCacheManager::free_unhashed_first(BlockPool& pool,
     (pool.block_key(block).empty() ? unhashed : hashed).push_back(block);
   }
   free_to_tail(pool, hashed);
-  must(pool.free_blocks(unhashed, FreeTo::kHead), "a table held a block that nobody held");
+  must(pool.free_blocks(unhashed, FreeTo::kHead), "a table held an unreferenced block");
 }
 
 std::vector<BlockId> SingleTypeKVCacheManager::take_table(RequestIndex request) {

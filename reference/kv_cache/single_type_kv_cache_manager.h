@@ -159,8 +159,8 @@ class SingleTypeKVCacheManager {
   bool use_eagle_;
   std::size_t block_size_;  ///< tokens
   std::map<RequestIndex, std::vector<BlockId>> req_to_blocks_;
-  /// Leading blocks that are cached or need not be. That a request has an entry at all tells that
-  /// it had its hit: the next allocation only counts blocks.
+  /// Leading blocks that are cached or need not be. A request with an entry had its hit: the next
+  /// allocation only counts blocks.
   std::map<RequestIndex, std::size_t> num_cached_block_;
   std::vector<BlockId> new_block_ids_;
 };

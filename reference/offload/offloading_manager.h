@@ -1,8 +1,8 @@
 #pragma once
 
-/// The ledger of offloaded blocks: the executable specification. Each function checks everything
-/// first and then acts, so that a refusal changes nothing. The rules of each function, and its
-/// errors in order, stand in contract/offload/offloading_manager.h.
+/// The offloading manager: the executable specification. Each function checks everything first and
+/// then acts, so that a refusal changes nothing. The rules of each function, and its errors in
+/// order, are in contract/offload/offloading_manager.h.
 /// Source: vLLM v0.19.0 v1/kv_offload/cpu/manager.py CPUOffloadingManager and
 /// v1/kv_offload/reuse_manager.py FilterReusedOffloadingManager; v0.23.0
 /// v1/kv_offload/cpu/manager.py, which has both.

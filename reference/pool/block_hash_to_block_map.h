@@ -43,7 +43,7 @@ class BlockHashToBlockMap {
   std::size_t key_bytes_max_;
   std::vector<BlockId> entries_;  ///< the blocks in the map
   /// Keys by block id, flat so that a scan runs over contiguous memory: [num_blocks][key_bytes_max]
-  /// bytes, of which the first key_sizes_[block] count.
+  /// bytes; the first key_sizes_[block] of each count.
   std::string keys_;
   std::vector<std::size_t> key_sizes_;
 };

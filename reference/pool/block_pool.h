@@ -2,7 +2,7 @@
 
 /// The block pool: the executable specification. Each function checks everything first and then
 /// acts, so that a refusal changes nothing. The rules of each function, and its errors in order,
-/// stand in contract/pool/block_pool.h.
+/// are in contract/pool/block_pool.h.
 /// Source: vLLM v0.19.0 and v0.23.0 v1/core/block_pool.py BlockPool.
 
 #include <cstdint>
@@ -34,15 +34,16 @@ class BlockPool {
   bool reset_prefix_cache();
   void take_events(std::vector<KVCacheEvent>& out);
 
-  /// Takes num_blocks off the head of the free queue for good: nobody holds them (ref_cnt stays 0)
-  /// and they are never freed. What a group with a sink does at construction; no operation of the
-  /// block_pool target. Errors: kNoFreeBlocks
+  /// Takes num_blocks off the head of the free queue permanently: their ref_cnt stays 0 and they
+  /// are never freed. A group with a sink does so at construction; no operation of the block_pool
+  /// target. Errors: kNoFreeBlocks
   ErrorCode take_sink_blocks(std::uint32_t num_blocks);
 
-  /// What a simple CPU offload connector does to its own pool, no operations of the block_pool
-  /// target: some block of a packed key, and a key for a block, which is then findable.
+  /// For the pool of a simple CPU offload connector; no operations of the block_pool target. The
+  /// first finds some block of a packed key, the second gives a block a key, which makes it
+  /// findable.
   std::optional<BlockId> find_key(std::string_view key) const;
-  /// Requires: a held block without a key; no events, which have no word for it.
+  /// Requires: a held block without a key; no events, which cannot express it.
   void set_key(BlockId block, std::string_view key);
 
   std::uint32_t get_num_free_blocks() const;

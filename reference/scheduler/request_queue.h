@@ -12,8 +12,8 @@
 namespace kvfence::reference {
 
 /// FCFS keeps the order of insertion at either end. Priority keeps the order of PriorityKey, and
-/// "the front" is no place of its own. Upstream's heap gives the same order, for no two requests
-/// that are there have the same key.
+/// "the front" is no place of its own. Upstream's heap gives the same order, since no two requests
+/// have the same key.
 /// Source: vLLM v0.19.0 v1/core/sched/request_queue.py.
 class RequestQueue {
  public:

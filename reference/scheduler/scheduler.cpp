@@ -276,7 +276,7 @@ std::uint32_t Scheduler::get_num_unfinished_requests() const {
   return static_cast<std::uint32_t>(running_.size() + waiting_.size() + skipped_waiting_.size());
 }
 
-// Whoever is there and in no place is held.
+// A request that is there and in no place is held.
 // Source: vLLM v0.19.0 and v0.23.0 v1/core/sched/scheduler.py has_finished_requests
 bool Scheduler::has_finished_requests() const {
   if (!finished_.empty()) return true;

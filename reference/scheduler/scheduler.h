@@ -2,7 +2,7 @@
 
 /// The scheduler: the executable specification. Each function checks everything first and then
 /// acts, so that a refusal changes nothing. The rules of each operation, and its errors in order,
-/// stand in contract/scheduler/scheduler.h. Source: vLLM v0.19.0 and v0.23.0
+/// are in contract/scheduler/scheduler.h. Source: vLLM v0.19.0 and v0.23.0
 /// v1/core/sched/scheduler.py Scheduler, async_scheduler.py AsyncScheduler.
 ///
 /// Three files code it: scheduler_schedule.cpp plans a step, scheduler_update.cpp takes what came
@@ -106,7 +106,7 @@ class Scheduler final : public kvfence::Scheduler, private ConnectorHost, privat
     std::uint32_t token_budget = 0;
     std::vector<Planned> scheduled;
     std::vector<RequestIndex> preempted;
-    std::optional<RequestIndex> ended_at;  ///< who did not get its slots
+    std::optional<RequestIndex> ended_at;  ///< the request that did not get slots
   };
 
   enum class Admission : std::uint8_t { kScheduled, kSkipped, kEnds };

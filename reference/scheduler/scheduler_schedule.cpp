@@ -196,8 +196,8 @@ RequestQueue& Scheduler::select_waiting_queue() {
 }
 
 // One turn of upstream's second loop. Lookups and the connector come before it is known whether
-// there is room, and are repeated at the next attempt. What stands in flight for a request that is
-// admitted is of its earlier life.
+// there is room, and are repeated at the next attempt. Steps in flight are stale for a request that
+// is admitted again.
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py schedule
 Scheduler::Admission Scheduler::try_admit(SchedulerRequest& request, Plan& plan) {
   if (is_blocked(request.status) && !try_promote(request)) return Admission::kSkipped;
@@ -327,7 +327,7 @@ std::uint32_t Scheduler::num_reserved_blocks() const {
   return num_blocks;
 }
 
-// So that a Mamba state is there at the end of each block that is worth caching.
+// Cuts a step so that a Mamba state is there at the end of each block that is worth caching.
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py _mamba_block_aligned_split
 std::uint32_t Scheduler::mamba_block_aligned_split(const SchedulerRequest& request,
                                                    std::uint32_t num_computed_tokens,

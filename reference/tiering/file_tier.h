@@ -109,8 +109,8 @@ class FileTier final : public TierFiles {
   std::set<std::string> folders_;
   std::set<OffloadKey> doubtful_;
   std::optional<std::uint32_t> number_;           ///< as a writer
-  std::set<std::uint32_t> lock_files_;            ///< N.lock, of writers that live or not
-  std::set<std::uint32_t> others_;                ///< who live
+  std::set<std::uint32_t> lock_files_;            ///< N.lock, of writers, alive or not
+  std::set<std::uint32_t> others_;                ///< that are alive
   std::multiset<std::uint32_t> temporary_files_;  ///< whose they are
   std::set<std::uint32_t> strays_;
   bool has_temporary_left_ = false;  ///< since the tier was opened

@@ -1,8 +1,8 @@
 #pragma once
 
 /// The manager that an offloading spec asks for: the CPU cache alone, or one above secondary tiers.
-/// What both can do is asked as of a manager with tiers; what only that one gets, the CPU cache
-/// passes over.
+/// Both have the interface of a manager with tiers; the CPU cache ignores the calls that only tiers
+/// need.
 /// Source: vLLM v0.23.0 v1/kv_offload/base.py OffloadingManager; {cpu,tiering}/spec.py get_manager.
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 /// Several tiers of offloaded blocks: the executable specification. Each function checks everything
 /// first, after the poll, and then acts, so that a refusal changes nothing. The rules of each
-/// function, and its errors in order, stand in contract/tiering/tiering_manager.h.
+/// function, and its errors in order, are in contract/tiering/tiering_manager.h.
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py TieringOffloadingManager.
 
 #include <cstdint>

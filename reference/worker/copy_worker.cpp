@@ -133,7 +133,7 @@ Content CopyWorker::cpu_content(std::uint32_t page) const {
 }
 
 bool CopyWorker::advance(worker::Stream stream, std::uint32_t num_steps) {
-  // What a device does that is not commanded, is not reported to the host here.
+  // A device that is not commanded does not report here what it does.
   if (is_lost_ || !options_.is_commanded()) return false;
   return run_next(stream, num_steps > 0);
 }
@@ -148,7 +148,7 @@ bool CopyWorker::wait(std::span<const std::uint32_t> job_ids) {
 
 worker::Ended CopyWorker::end_of(const Job& job) {
   if (is_undefined(job)) {
-    // Its device was lost in the midst of it: nobody will ever know.
+    // Its device was lost meanwhile: its result stays unknown.
     const bool is_store = job.transfer.direction == Direction::kStore;
     for (const std::uint32_t page : is_store ? cpu_pages(job.transfer) : job.transfer.gpu_blocks) {
       (is_store ? cpu_ : gpu_)[page] = {.kind = Content::Kind::kUndefined};

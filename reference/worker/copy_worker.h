@@ -2,7 +2,7 @@
 
 /// The executable specification of one rank of contract/worker/worker.h: three lists of work, and
 /// what each page holds. On a device that is not commanded, work runs here when the host learns
-/// that it is over, and no sooner.
+/// that it is over, not earlier.
 
 #include <cstdint>
 #include <span>

@@ -162,7 +162,7 @@ TEST(CopyWorker, ALostDeviceFailsAllWhoseEndNoWaitHasTold) {
   worker.fail_next(worker::Fault::kSticky);
   ASSERT_EQ(worker.transfer_async(load(2, {7}, {3})), ErrorCode::kNone);
   EXPECT_TRUE(worker.advance(Stream::kLoad, 0));
-  EXPECT_TRUE(worker.wait(Numbers{0})) << "its end was told before";
+  EXPECT_TRUE(worker.wait(Numbers{0})) << "its end was reported before";
   EXPECT_EQ(finished(worker), (std::vector<Ended>{{0, Direction::kStore, true},
                                                   {1, Direction::kStore, false, false},
                                                   {2, Direction::kLoad, false, false}}));

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The three streams of a device: forwards, stores and loads, each a list of work in the order of
-/// submission. What a forward and a copy do, the class derived says.
+/// submission. The derived class defines what a forward and a copy do.
 
 #include <algorithm>
 #include <cstddef>

@@ -73,12 +73,12 @@ class DisaggregatedProducer final
     ProducerMetadata::Send& send = next_.reqs_to_send.emplace_back();
     send.request = id;
     if (spec_.deadline) send.expires = now_ + *spec_.deadline;
-    RemotePrefill& told = remote_prefills_.emplace_back();
-    told.request = id;
-    told.params.do_remote_prefill = true;
-    told.params.remote_engine_id = spec_.producer_engine_id;
-    told.params.remote_request_id = id;
-    told.params.remote_block_ids = blocks;
+    RemotePrefill& prefill = remote_prefills_.emplace_back();
+    prefill.request = id;
+    prefill.params.do_remote_prefill = true;
+    prefill.params.remote_engine_id = spec_.producer_engine_id;
+    prefill.params.remote_request_id = id;
+    prefill.params.remote_block_ids = blocks;
     client_params_ = id;
     return true;
   }

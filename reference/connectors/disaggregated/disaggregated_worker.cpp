@@ -32,15 +32,15 @@ class DisaggregatedProducerWorker final
 
   // Source: vLLM v0.19.0 v1/nixl_connector.py NixlConnectorWorker.start_load_kv
   void start_load_kv() override {
-    const auto& told = metadata_of<ProducerMetadata>(bound_metadata());
-    for (const std::string& request : told.reqs_in_batch) {
+    const auto& metadata = metadata_of<ProducerMetadata>(bound_metadata());
+    for (const std::string& request : metadata.reqs_in_batch) {
       if (find(request) == nullptr) expected_.emplace_back().request = request;
     }
-    for (const std::string& request : told.reqs_not_processed) {
+    for (const std::string& request : metadata.reqs_not_processed) {
       std::erase_if(expected_,
                     [&](const Expected& expected) { return expected.request == request; });
     }
-    for (const ProducerMetadata::Send& send : told.reqs_to_send) {
+    for (const ProducerMetadata::Send& send : metadata.reqs_to_send) {
       Expected* const expected = find(send.request);
       if (expected != nullptr) expected->expires = send.expires;
     }
@@ -145,8 +145,8 @@ class DisaggregatedConsumerWorker final
   // Source: vLLM v0.19.0 v1/nixl_connector.py start_load_kv, _read_blocks_for_req, _read_blocks;
   // heartbeats: v0.23.0 v1/nixl/worker.py _send_heartbeats
   void start_load_kv() override {
-    const auto& told = metadata_of<ConsumerMetadata>(bound_metadata());
-    for (const ConsumerMetadata::Receive& receive : told.reqs_to_recv) {
+    const auto& metadata = metadata_of<ConsumerMetadata>(bound_metadata());
+    for (const ConsumerMetadata::Receive& receive : metadata.reqs_to_recv) {
       for (const std::uint32_t remote_rank : remote_ranks()) {
         if (receive.local_blocks.empty()) {
           transport().send_notice(
@@ -159,9 +159,9 @@ class DisaggregatedConsumerWorker final
         under_way_[read] = {receive.request, receive.local_blocks};
       }
     }
-    if (told.heartbeats.empty()) return;
+    if (metadata.heartbeats.empty()) return;
     for (const std::uint32_t remote_rank : remote_ranks()) {
-      transport().send_notice({rank_, remote_rank, /*is_heartbeat=*/true, told.heartbeats});
+      transport().send_notice({rank_, remote_rank, /*is_heartbeat=*/true, metadata.heartbeats});
     }
   }
 

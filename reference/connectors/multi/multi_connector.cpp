@@ -61,7 +61,7 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
                                 std::uint32_t num_external_tokens) override {
     const auto chosen = chosen_.find(std::string(request.id));
     if (num_external_tokens > 0 && would_load_async_) {
-      KVFENCE_CHECK(chosen != chosen_.end(), "who loads was chosen");
+      KVFENCE_CHECK(chosen != chosen_.end(), "the child that loads was chosen");
       loading_[request.index] = *chosen;
     }
     const BlocksByGroup no_blocks(blocks.size());
@@ -189,7 +189,7 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
   std::map<std::string, std::uint32_t> chosen_;             ///< places, by request
   std::map<std::string, std::uint32_t> extra_async_saves_;  ///< by request, none is 0
   bool would_load_async_ = false;                           ///< the last lookup found
-  /// Requests that wait for a load, and the place of who loads them.
+  /// Requests that wait for a load, and the place of the child that loads them.
   std::map<RequestIndex, std::pair<std::string, std::uint32_t>> loading_;
   std::vector<ClientParams> client_params_;
 };
@@ -233,20 +233,20 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
 
   // Source: vLLM v0.19.0 multi_connector.py handle_preemptions.
   void handle_preemptions(const KVConnectorMetadata& metadata) override {
-    const MultiConnectorMetadata& told = multi_connector_metadata(metadata);
+    const MultiConnectorMetadata& of_step = multi_connector_metadata(metadata);
     for (std::size_t place = 0; place < children_.size(); ++place) {
-      children_[place].worker->handle_preemptions(*told.metadata[place]);
+      children_[place].worker->handle_preemptions(*of_step.metadata[place]);
     }
   }
 
   // Source: vLLM v0.19.0 multi_connector.py bind_connector_metadata.
   void bind_connector_metadata(const KVConnectorMetadata& metadata) override {
-    const MultiConnectorMetadata& told = multi_connector_metadata(metadata);
-    for (const ExtraAsyncSaves& extra : told.extra_async_saves) {
+    const MultiConnectorMetadata& of_step = multi_connector_metadata(metadata);
+    for (const ExtraAsyncSaves& extra : of_step.extra_async_saves) {
       extra_async_saves_[extra.request] = extra.saves;
     }
     for (std::size_t place = 0; place < children_.size(); ++place) {
-      children_[place].worker->bind_connector_metadata(*told.metadata[place]);
+      children_[place].worker->bind_connector_metadata(*of_step.metadata[place]);
     }
   }
 

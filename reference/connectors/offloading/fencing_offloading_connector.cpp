@@ -138,7 +138,7 @@ class FencingOffloadingConnector final
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py update_connector_output; failures: ours
   void update_connector_output(ConnectorHost& /*host*/, const KVConnectorOutput& output) override {
     for (const CompletedJob& completed : output.completed_jobs) {
-      KVFENCE_CHECK(completed.num_workers > 0, "a job is reported by somebody");
+      KVFENCE_CHECK(completed.num_workers > 0, "at least one worker reports a job");
       if (completed.job < first_job_since_reset_) continue;
       const auto found = jobs_.find(completed.job);
       KVFENCE_CHECK(found != jobs_.end(), "a job that is reported is under way");
@@ -402,7 +402,7 @@ class FencingOffloadingConnector final
 
   RequestState& known(std::string_view id) {
     const auto found = requests_.find(id);
-    KVFENCE_CHECK(found != requests_.end(), "a request that the connector was not told of");
+    KVFENCE_CHECK(found != requests_.end(), "the connector knows the request");
     return found->second;
   }
 
@@ -439,7 +439,7 @@ class FencingOffloadingConnector final
   // build_connector_meta
 
   // A block that left a window and was given out in this step has other contents from now on: it is
-  // not stored any more for whoever had it before.
+  // no longer stored for its earlier request.
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _update_req_states; places before the
   // cursor: ours
   void update_block_ids(const ConnectorHost& host, const SchedulerOutput& output) {
@@ -472,7 +472,7 @@ class FencingOffloadingConnector final
     }
   }
 
-  // With nobody left there may be no step that would see the transfers end.
+  // Without unfinished requests there may be no further step that sees the transfers end.
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py build_connector_meta
   void add_jobs_to_flush(const ConnectorHost& host, const SchedulerOutput& output) {
     for (const RequestIndex preempted : output.preempted) {
@@ -547,7 +547,7 @@ class FencingOffloadingConnector final
     PrepareStoreOutput prepared;
     if (!offered.empty()) {
       must(manager_.prepare_store(views(offered), {request.id}, stored, prepared),
-           "hashes of a request differ, and groups are told");
+           "hashes of a request differ, and keys have the group");
     }
     if (!stored) return;
     if (prepared.keys_to_store.empty()) {

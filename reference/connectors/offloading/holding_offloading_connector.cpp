@@ -16,7 +16,7 @@ namespace kvfence::reference {
 namespace {
 
 // The scheduler's half that holds the blocks of a finished request until its stores are done. The
-// rules of each function stand in contract/connectors/offloading/offloading_connector.h under
+// rules of each function are in contract/connectors/offloading/offloading_connector.h under
 // "hold".
 // Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py
 // OffloadingConnectorScheduler.

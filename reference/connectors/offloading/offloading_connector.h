@@ -1,6 +1,6 @@
 #pragma once
 
-/// The scheduler's half of the offloading connector: what both of its forms share. The rules stand
+/// The scheduler's half of the offloading connector: what both of its forms share. The rules are
 /// in contract/connectors/offloading/offloading_connector.h; the forms are in
 /// holding_offloading_connector.cpp (v0.19.0) and fencing_offloading_connector.cpp (v0.23.0), the
 /// worker's half in offloading_connector_worker.cpp.

@@ -19,7 +19,7 @@ namespace kvfence::reference {
 namespace {
 
 // The worker's half of the offloading connector, one class for each scheduler's half. The rules of
-// each function stand in contract/connectors/offloading/offloading_connector.h.
+// each function are in contract/connectors/offloading/offloading_connector.h.
 
 constexpr auto& of_offloading = metadata_of<OffloadingConnectorMetadata>;
 
@@ -28,13 +28,13 @@ class OffloadingConnectorWorkerBase : public KVConnectorWorker {
  public:
   bool prefer_cross_layer_blocks() const override { return true; }
 
-  // Queued stores are submitted already, unless nobody called handle_preemptions.
+  // Queued stores are submitted already, unless handle_preemptions was not called.
   // Source: vLLM v0.19.0 and v0.23.0 v1/.../offloading/worker.py start_kv_transfers
   void start_load_kv() override {
     submit_queued_stores();
-    for (const TransferJob& told : of_offloading(bound_metadata()).loads) {
-      TransferJob load = told;
-      load.job = number_of(told);
+    for (const TransferJob& planned : of_offloading(bound_metadata()).loads) {
+      TransferJob load = planned;
+      load.job = number_of(planned);
       copies().transfer_async(load);
       under_way_.emplace(load.job, load);
     }
@@ -45,15 +45,15 @@ class OffloadingConnectorWorkerBase : public KVConnectorWorker {
   }
 
  protected:
-  /// The number under which this worker runs a job that the metadata tells of.
+  /// The number under which this worker runs a job of the metadata.
   virtual JobId number_of(const TransferJob& job) = 0;
 
   // Stores wait for the next step, so that what sampling copies goes first.
   // Source: vLLM v0.19.0 and v0.23.0 v1/.../offloading/worker.py prepare_store_kv
   void queue_stores() {
-    for (const TransferJob& told : of_offloading(bound_metadata()).stores) {
-      TransferJob store = told;
-      store.job = number_of(told);
+    for (const TransferJob& planned : of_offloading(bound_metadata()).stores) {
+      TransferJob store = planned;
+      store.job = number_of(planned);
       queued_stores_.push_back(store.job);
       under_way_.emplace(store.job, store);
     }
@@ -64,7 +64,7 @@ class OffloadingConnectorWorkerBase : public KVConnectorWorker {
     queued_stores_.clear();
   }
 
-  /// A transfer that ended, and is not under way any more.
+  /// A transfer that ended, and is no longer under way.
   struct Ended {
     TransferJob job;
     bool success = true;

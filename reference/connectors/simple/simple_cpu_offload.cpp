@@ -370,7 +370,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
            });
   }
 
-  // The walk changes nothing: what it chose leaves the queue after it.
+  // The walk changes nothing: what it chose leaves the queue afterwards.
   // Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py _prepare_lazy_store_specs
   void plan_lazy_stores(ConnectorHost& host, Store& store) {
     GpuBlockPool& gpu = gpu_of(host);

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Both halves of the simple CPU offload connector: the executable specification. The rules of each
-/// function stand in contract/connectors/simple/simple_cpu_offload.h.
+/// function are in contract/connectors/simple/simple_cpu_offload.h.
 
 #include <memory>
 

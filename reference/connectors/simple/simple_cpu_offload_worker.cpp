@@ -49,16 +49,17 @@ class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVCo
   void get_finished(std::span<const std::string> /*finished_requests*/,
                     KVConnectorWorkerOutput& out) override {
     out = {};
-    const SimpleCPUOffloadMetadata& told = metadata_of<SimpleCPUOffloadMetadata>(bound_metadata());
-    if (told.load_event) {
-      copies().transfer_async(transfer_of(*told.load_event, /*is_store=*/false,
-                                          told.load_gpu_blocks, told.load_cpu_blocks));
-      loads_.emplace(*told.load_event, told.load_requests);
+    const SimpleCPUOffloadMetadata& metadata =
+        metadata_of<SimpleCPUOffloadMetadata>(bound_metadata());
+    if (metadata.load_event) {
+      copies().transfer_async(transfer_of(*metadata.load_event, /*is_store=*/false,
+                                          metadata.load_gpu_blocks, metadata.load_cpu_blocks));
+      loads_.emplace(*metadata.load_event, metadata.load_requests);
     }
-    if (told.store_event) {
-      copies().transfer_async(transfer_of(*told.store_event, /*is_store=*/true,
-                                          told.store_gpu_blocks, told.store_cpu_blocks));
-      stores_.insert(*told.store_event);
+    if (metadata.store_event) {
+      copies().transfer_async(transfer_of(*metadata.store_event, /*is_store=*/true,
+                                          metadata.store_gpu_blocks, metadata.store_cpu_blocks));
+      stores_.insert(*metadata.store_event);
     }
 
     std::vector<TransferResult> results;
@@ -85,7 +86,7 @@ class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVCo
   }
 
  private:
-  std::map<JobId, std::vector<std::string>> loads_;  ///< by event, not reported; who waits for it
+  std::map<JobId, std::vector<std::string>> loads_;  ///< by event, not reported: waiting requests
   std::set<JobId> stores_;                           ///< events, not reported
   std::optional<JobId> load_mark_;                   ///< greatest event that ended
   std::optional<JobId> store_mark_;

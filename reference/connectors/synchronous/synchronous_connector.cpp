@@ -17,7 +17,7 @@ namespace kvfence::reference {
 namespace {
 
 // The ExampleConnector, both halves: the executable specification. The rules of each function
-// stand in contract/connectors/synchronous/synchronous_connector.h.
+// are in contract/connectors/synchronous/synchronous_connector.h.
 // Source: vLLM v0.19.0 and v0.23.0
 // distributed/kv_transfer/kv_connector/v1/example_connector.py.
 
@@ -179,7 +179,7 @@ class ExampleConnectorWorker final
 };
 
 // The DecodeBenchConnector, both halves: the executable specification. The rules of each function
-// stand in contract/connectors/synchronous/synchronous_connector.h.
+// are in contract/connectors/synchronous/synchronous_connector.h.
 // Source: vLLM v0.19.0 and v0.23.0
 // distributed/kv_transfer/kv_connector/v1/decode_bench_connector.py.
 
