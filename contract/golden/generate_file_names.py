@@ -2,7 +2,7 @@
 """Writes the golden file names: what vLLM's own FileMapper answers, for file_mapper_test.cpp.
 
 Runs v1/kv_offload/file_mapper.py of the release given, with the three functions of base.py that it imports, and
-writes one JSON object a line: the arguments, the base path, config.json's path and text, and names by key (hex).
+writes one JSON object per line: the arguments, the base path, config.json's path and text, and names by key (hex).
 
 Needs nothing but the unpacked wheel (`python3 -m zipfile -e <wheel> <folder>`).
 

@@ -4,7 +4,7 @@
 Drives hash_block_tokens, generate_block_hash_extra_keys, get_request_block_hasher (through
 Request), init_none_hash, make_block_hash_with_group_id and BlockHashListWithBlockSize of each
 release given, and prints the values once if all releases agree. Output: `#` comment lines, then
-one JSON object a line; hashes are hex.
+one JSON object per line; hashes are hex.
 
 Needs cbor2 and xxhash, and the unpacked wheels (`python3 -m zipfile -e <wheel> <folder>`), or an
 installed vLLM if no release is given.

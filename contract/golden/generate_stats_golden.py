@@ -4,7 +4,7 @@ kv_connector_stats_unit_test.cpp.
 
 Drives OffloadingConnectorStats and OffloadPromMetrics of each release given (loaded from its files, with placeholders
 for what they import of the engine) and prometheus_client's generate_latest without the `_created` series, and prints
-the answers once if all releases agree. Output: `#` comment lines, then one JSON object a line.
+the answers once if all releases agree. Output: `#` comment lines, then one JSON object per line.
 
 Needs prometheus_client, and the unpacked wheels (`python3 -m zipfile -e <wheel> <folder>`).
 
@@ -164,7 +164,7 @@ def main():
         if answer != answers[0]:
             sys.exit(f"{folder} answers otherwise than {releases[0]}: one golden file cannot hold both")
     print("# What vLLM's OffloadingConnectorStats and OffloadPromMetrics and prometheus_client answer.")
-    print("# Written by contract/golden/generate_stats_golden.py: one JSON object a line.")
+    print("# Written by contract/golden/generate_stats_golden.py: one JSON object per line.")
     for line in answers[0]:
         print(line)
 
