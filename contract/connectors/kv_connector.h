@@ -1,7 +1,7 @@
 #pragma once
 
-/// The scheduler's half of a KV connector: what a scheduler asks and tells whoever brings KV from
-/// elsewhere and takes it there, and in which order.
+/// The scheduler's half of a KV connector, which loads KV from elsewhere and stores it there: the
+/// calls that a scheduler makes, and their order.
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/base.py.
 
 #include <cstddef>
@@ -53,8 +53,8 @@ struct ConnectorRequest {
   RequestStatus status{};
 };
 
-/// The GPU's block pool, as far as it is lent to a connector that holds blocks of it on its own.
-/// The rules of touch and free_blocks stand in contract/pool/block_pool.h.
+/// The operations of the GPU's block pool that a connector may use, if it holds blocks itself.
+/// contract/pool/block_pool.h states the rules of touch and free_blocks.
 /// Source: vLLM v0.19.0 v1/core/sched/scheduler.py Scheduler.__init__, bind_gpu_block_pool.
 class GpuBlockPool {
  public:
@@ -67,7 +67,7 @@ class GpuBlockPool {
   /// To the tail of the free queue. Requires: what the caller touched, each block once.
   virtual void free_blocks(std::span<const BlockId> blocks) = 0;
 
-  /// Whether nobody holds the block: it stands in the free queue.
+  /// Whether the block is in the free queue.
   virtual bool is_free(BlockId block) const = 0;
 
   /// The block after a free one in the free queue, or the queue's head; nothing at its end.
@@ -80,23 +80,23 @@ class GpuBlockPool {
 /// What a connector may ask of the engine around it, during the call.
 class ConnectorHost {
  public:
-  /// Of a request that is there; one that finishes is, during request_finished.
+  /// Requires: the request is there. A finished one still is during request_finished.
   virtual ConnectorRequest request(RequestIndex index) const = 0;
 
   /// Whether the block carries a key, so that a lookup can find it.
   virtual bool is_cached(BlockId block) const = 0;
 
-  /// Of the request's computed tokens, how many are outputs that are planned and not there.
+  /// How many of the request's computed tokens are planned outputs that have not arrived.
   virtual std::uint32_t num_output_placeholders(RequestIndex /*index*/) const { return 0; }
 
-  /// Null where nothing is lent.
+  /// Null where the connector may not use it.
   virtual GpuBlockPool* gpu_block_pool() { return nullptr; }
 
  protected:
   ~ConnectorHost() = default;
 };
 
-/// What the scheduler's half tells the workers about one step. Each connector has its own.
+/// What the scheduler's half sends to the workers for one step. Each connector has its own type.
 struct KVConnectorMetadata {
   virtual ~KVConnectorMetadata() = default;
   virtual void add_to(StateHash& hash) const { hash.add_unknown(); }
@@ -136,7 +136,7 @@ struct MatchedTokens {
 /// What the workers report with a step's output. Each list names a request or block once.
 struct KVConnectorOutput {
   std::vector<RequestIndex> finished_recving;  ///< loads that are over, well or badly
-  std::vector<RequestIndex> finished_sending;  ///< held blocks that are not needed any more
+  std::vector<RequestIndex> finished_sending;  ///< held blocks that are no longer needed
   std::vector<BlockId> invalid_block_ids;      ///< blocks whose load failed
   std::vector<CompletedJob> completed_jobs;    ///< upstream's worker metadata, each job once
 
@@ -149,8 +149,8 @@ struct KVConnectorOutput {
   }
 };
 
-/// What the worker's half of one rank says of itself before the first request, for its scheduler's
-/// half and, over that, for other engines. Each connector has its own.
+/// What the worker's half of one rank sends to its scheduler's half, and through that to other
+/// engines, before the first request. Each connector has its own type.
 struct KVConnectorHandshakeMetadata {
   virtual ~KVConnectorHandshakeMetadata() = default;
 };
@@ -158,8 +158,8 @@ struct KVConnectorHandshakeMetadata {
 /// By rank; null: that one has none.
 using HandshakesByRank = std::vector<std::shared_ptr<const KVConnectorHandshakeMetadata>>;
 
-/// Called by an engine and its scheduler, in the order in which the members stand. A connector is a
-/// value after an interface: copying a scheduler copies its connector by clone().
+/// An engine and its scheduler call the members in the order of declaration. A connector is a
+/// polymorphic value: copying a scheduler copies its connector with clone().
 class KVConnector {
  public:
   virtual ~KVConnector() = default;
@@ -171,10 +171,10 @@ class KVConnector {
   /// A request was added (Rules::connector_learns_new_requests).
   virtual void on_new_request(const ConnectorRequest&) {}
 
-  /// How many tokens after the local hit can be loaded. Asked at each attempt to admit a request
-  /// of which nothing is computed; may be asked again for the same request.
-  /// The answer is at most num_tokens - num_local_tokens, and one less if the load is not
-  /// asynchronous or the request has one token, since one token has to be computed.
+  /// How many tokens after the local hit can be loaded. Called at each attempt to admit a request
+  /// without computed tokens, so perhaps more than once per request. The answer is at most
+  /// num_tokens - num_local_tokens, and one less if the load is not asynchronous or the request has
+  /// one token, since one token has to be computed.
   virtual MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                                    std::uint32_t num_local_tokens) = 0;
 
@@ -185,11 +185,11 @@ class KVConnector {
                                         std::uint32_t num_external_tokens) = 0;
 
   /// A step is planned; the requests' computed tokens do not count it yet. The answer goes to the
-  /// workers with the step; null: nothing to tell.
+  /// workers with the step; null: nothing to send.
   virtual std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
       ConnectorHost& host, const SchedulerOutput& output) = 0;
 
-  /// The workers reported; the scheduler has not acted on it yet, but for invalid blocks.
+  /// The workers reported. The scheduler has acted on nothing but the invalid blocks yet.
   virtual void update_connector_output(ConnectorHost&, const KVConnectorOutput&) {}
 
   /// A request is finished and still has these blocks. True: its blocks stay until finished_sending
@@ -197,7 +197,7 @@ class KVConnector {
   virtual bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
                                 const BlocksByGroup& blocks) = 0;
 
-  /// What the client is to get of the request that finished last; upstream answers it with
+  /// The client's parameters of the request that finished last; upstream returns them from
   /// request_finished.
   virtual std::optional<std::string> take_client_params() { return std::nullopt; }
 
@@ -209,13 +209,14 @@ class KVConnector {
   /// reset_connector_cache.
   virtual bool reset_cache() { return true; }
 
-  /// Whether the last reset_cache said how it went; upstream may answer nothing.
+  /// Whether the last reset_cache returned a result; upstream's may return nothing.
   virtual bool says_how_reset_went() const { return true; }
 
   /// Whether request_finished takes the blocks of several groups (upstream: SupportsHMA).
   virtual bool supports_hma() const { return true; }
 
-  /// The last call, after those of the workers' halves. False if it failed; all is over even so.
+  /// The last call, after those of the workers' halves. False if it failed; the connector is shut
+  /// down even then.
   virtual bool shutdown() { return true; }
 
   /// For an observer: a child of a connector over several others; null where there is none.

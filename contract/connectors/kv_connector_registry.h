@@ -1,7 +1,7 @@
 #pragma once
 
-/// Connectors by name. What a name stands for is loaded when somebody first asks for it: by a
-/// function, or from a shared library, so that a connector need not be part of kvfence.
+/// Connectors by name. A connector is loaded when its name is first requested, by a function or
+/// from a shared library, so it need not be part of kvfence.
 ///
 /// Source: vLLM v0.19.0 and v0.23.0 distributed/kv_transfer/kv_connector/factory.py
 /// KVConnectorFactory.
@@ -32,8 +32,8 @@ class SharedStorage;
 class SynchronousConnectorScheduler;
 class Transport;
 
-/// Makes the halves of connectors, one for each of upstream's roles. Of a kind there are all of
-/// them, or none. They may give null, which is a failure of the implementation.
+/// Functions that make the halves of connectors, one per upstream role. A kind has all of its
+/// functions, or none. A function may return null: a failure of the implementation.
 struct KVConnectorFactories {
   template <class Made, class... From>
   using Make = std::function<std::unique_ptr<Made>(From...)>;
@@ -47,8 +47,8 @@ struct KVConnectorFactories {
   Make<KVConnector, const SimpleCPUOffloadSpec&> make_simple;
   Make<KVConnectorWorker, const SimpleCPUOffloadSpec&> make_simple_worker;
 
-  /// A synchronous one, over a storage that was made first. Of which rank a worker is, is told by
-  /// its KV cache.
+  /// A synchronous connector, over a storage that was made first. A worker's KV cache says which
+  /// rank it is.
   Make<SynchronousConnectorScheduler, const SynchronousConnectorSpec&, SharedStorage&>
       make_files_connector;
   Make<KVConnectorWorker, const SynchronousConnectorSpec&, SharedStorage&, ScriptedKVCache&,
@@ -61,25 +61,25 @@ struct KVConnectorFactories {
   Make<KVConnectorWorker, const DisaggregatedSpec&, std::uint32_t /*rank*/, Transport&>
       make_producer_worker, make_consumer_worker;
 
-  /// Of "offloading", "simple", "files" and "nixl" those that are there.
+  /// The kinds that are there: some of "offloading", "simple", "files" and "nixl".
   std::vector<std::string> kinds() const { return kinds_where(/*whole=*/true); }
-  /// Those of which a half is missing.
+  /// The kinds that lack a half.
   std::vector<std::string> half_kinds() const { return kinds_where(/*whole=*/false); }
 
-  /// Replaces what the other one has.
+  /// Replaces the kinds that the other one has.
   void take(const KVConnectorFactories& other);
 
  private:
   std::vector<std::string> kinds_where(bool whole) const;
 };
 
-/// What a shared library has to have, as `extern "C"`: fills in the kinds that it has.
+/// The `extern "C"` function of a shared library: fills in the kinds that the library has.
 using KVConnectorEntry = void(KVConnectorFactories& connectors);
 
-/// The symbol that is looked for where nobody says another.
+/// The default symbol.
 inline constexpr const char* kKVConnectorSymbol = "kvfence_connector";
 
-/// A value: copies load for themselves. Errors have the name in `found`.
+/// A value: each copy loads on its own. Errors have the name in `found`.
 class KVConnectorRegistry {
  public:
   using Loader = std::function<Parsed<KVConnectorFactories>()>;

@@ -1,15 +1,15 @@
 #pragma once
 
-/// What an offloading connector counts of its transfers: the statistics of an interval, as workers
-/// send them on, and the Prometheus metrics that they end in. The rules of each operation stand
-/// here, once; `reference/` and `optimized/` each code them.
+/// Statistics of an offloading connector's transfers: those of an interval, as workers send them,
+/// and the Prometheus metrics made from them. This file states the rules of each operation once;
+/// `reference/` and `optimized/` implement them independently.
 ///
 /// Source: vLLM v0.19.0 and v0.23.0 (alike) distributed/kv_transfer/kv_connector/v1/metrics.py,
 /// v1/offloading/metrics.py, v1/offloading/worker.py.
 ///
-/// A worker records a transfer when it has ended well, if its engine says how long it took, and not
-/// 0 (upstream takes 0 for not known). It sends the statistics with each step, unless they are
-/// empty, and starts afresh; those of all workers are aggregated, rank 0 first.
+/// A worker records a transfer that succeeded, if its engine reports a duration other than 0
+/// (upstream takes 0 as unknown). It sends the statistics with each step, unless they are empty,
+/// and resets them. Those of all workers are aggregated, rank 0 first.
 
 #include <array>
 #include <concepts>
@@ -48,8 +48,8 @@ struct TransferOperations {
   friend bool operator==(const TransferOperations&, const TransferOperations&) = default;
 };
 
-/// The same of a connector below a MultiConnector. Each class stands once; that of one further down
-/// has the names on the way there before it, as "multi_connector/offloading".
+/// The same for a connector below a MultiConnector. Each class occurs once; a deeper one is
+/// prefixed with the names on its path, as in "multi_connector/offloading".
 /// Source: vLLM v0.23.0 kv_connector/v1/multi_connector.py MultiKVConnectorStats, a dictionary by
 /// class, nested; v0.19.0 keeps the last one of a class alone.
 struct TransferOperationsOfClass {
@@ -100,11 +100,11 @@ concept OffloadingConnectorStats = std::copyable<S> && std::default_initializabl
   { const_stats.data() } -> std::same_as<std::span<const TransferOperations>>;
 };
 
-/// "GPU_to_CPU_total_bytes=8, GPU_to_CPU_total_time=0.5, ...": what stands in the log.
+/// "GPU_to_CPU_total_bytes=8, GPU_to_CPU_total_time=0.5, ...": the text in the log.
 /// Source: vLLM v0.19.0 kv_connector/v1/metrics.py KVConnectorLogging.log.
 std::string to_log_text(std::span<const TransferTotals> totals);
 
-/// Whose metrics they are.
+/// The labels of the metrics.
 struct OffloadPromMetricsConfig {
   std::vector<std::string> labelnames;  ///< vLLM: "model_name", "engine"
   std::map<std::uint32_t, std::vector<std::string>> per_engine_labelvalues;  ///< a value per name

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The worker's half of a KV connector: what the engine and the model runner of one rank ask of it,
-/// in the order in which the members stand.
+/// The worker's half of a KV connector: the calls that the engine and the model runner of one rank
+/// make, in the order of the members.
 /// Source: vLLM v0.19.0 and v0.23.0 distributed/kv_transfer/kv_connector/v1/base.py,
 /// v1/engine/core.py EngineCore.__init__, shutdown; v1/worker/gpu_model_runner.py
 /// initialize_kv_cache, v1/worker/kv_connector_model_runner_mixin.py.
@@ -29,7 +29,7 @@ struct KVConnectorWorkerOutput {
   std::vector<TransferResult> completed_jobs;  ///< whether they succeeded; not how long they took
   std::vector<TransferOperations> stats = {};  ///< OffloadingConnectorStats, of this step
   std::vector<TransferOperationsOfClass> stats_of_children = {};  ///< of a MultiConnector, instead
-  /// Reports nothing. Lists keep their storage; what they hold does not.
+  /// Empties the report. The lists keep their storage, their elements do not.
   void clear() {
     finished_sending.clear();
     finished_recving.clear();
@@ -45,8 +45,8 @@ struct KVConnectorWorkerOutput {
   friend bool operator==(const KVConnectorWorkerOutput&, const KVConnectorWorkerOutput&) = default;
 };
 
-/// A value with an interface, as KVConnector; a copy has the original's KV caches until others
-/// are registered with it.
+/// A polymorphic value, as KVConnector; a copy has the original's KV caches until others are
+/// registered.
 class KVConnectorWorker {
  public:
   virtual ~KVConnectorWorker() = default;
@@ -64,7 +64,7 @@ class KVConnectorWorker {
     register_kv_caches(copies);
   }
 
-  /// What others need to reach this rank; null: nobody has to.
+  /// What others need to reach this rank; null: nothing.
   virtual std::shared_ptr<const KVConnectorHandshakeMetadata> get_handshake_metadata() {
     return nullptr;
   }
@@ -90,7 +90,7 @@ class KVConnectorWorker {
   /// After the forward pass; not called in a step without tokens.
   virtual void wait_for_save() {}
 
-  /// With the requests that the step named as finished. Replaces out, which has as well what
+  /// Called with the requests that the step named as finished. Replaces out, which also has what
   /// upstream asks for next: get_block_ids_with_load_errors, get_kv_connector_stats and
   /// build_connector_worker_meta.
   virtual void get_finished(std::span<const std::string> finished_requests,

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Makes one report of those of all ranks.
+/// Aggregates the reports of all ranks into one.
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py KVOutputAggregator;
 /// v1/.../offloading/common.py OffloadingWorkerMetadata.aggregate.
 
@@ -15,7 +15,7 @@
 
 namespace kvfence {
 
-/// What the ranks together report.
+/// The report of all ranks.
 struct AggregatedOutput {
   std::vector<std::string> finished_sending;
   std::vector<std::string> finished_recving;

@@ -1,8 +1,8 @@
 #pragma once
 
-/// The text format in which Prometheus reads metrics, version 0.0.4. The figures are an
-/// implementation's; how they are written stands here once, pinned by what the Python client
-/// writes (golden/kv_connector_stats_golden.txt).
+/// The text format in which Prometheus reads metrics, version 0.0.4. Each implementation computes
+/// the figures; this file writes them for both, pinned by what the Python client writes
+/// (golden/kv_connector_stats_golden.txt).
 /// Source: prometheus_client exposition.py generate_latest, utils.py floatToGoString.
 
 #include <cstdint>
@@ -42,7 +42,7 @@ std::string python_number(double value);
 /// "1.5e+06".
 std::string prometheus_number(double value);
 
-/// Appends HELP, TYPE and a line per sample, in the order given; labels in the order of their names.
+/// Appends HELP, TYPE and one line per sample, in the order given; labels are sorted by name.
 /// Without the client's `_created` series, which are times.
 void print_to(std::string& out, const PrometheusMetric& metric);
 

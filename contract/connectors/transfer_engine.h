@@ -1,7 +1,7 @@
 #pragma once
 
-/// Who moves blocks between the GPU and the slots of CPU memory on one worker, as the worker's half
-/// of a connector sees it.
+/// The copy engine that moves blocks between the GPU and the slots of CPU memory on one worker, as
+/// the worker's half of a connector sees it.
 /// Source: vLLM v0.19.0 and v0.23.0 v1/kv_offload/worker/worker.py OffloadingHandler,
 /// OffloadingWorker.
 
@@ -26,7 +26,7 @@ struct TransferSpec {
                                              ///< request's table; where it has none, 0 of a store,
                                              ///< of a load the blocks that need none. Empty: a
                                              ///< store with hold, which starts with a whole slot
-  std::vector<SlotId> slots;                 ///< one an offloaded block, in the same order
+  std::vector<SlotId> slots;                 ///< one per offloaded block, in the same order
   void add_to(StateHash& hash) const {
     hash.add_all(is_store, gpu_blocks, group_sizes, block_indices, slots);
   }

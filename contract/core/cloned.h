@@ -1,7 +1,7 @@
 #pragma once
 
-/// Values of an interface that has clone(): what owns one and copies it with itself, and what such
-/// a value is made from.
+/// Polymorphic values. Cloned owns an object of an interface that has clone(), and copies it with
+/// itself; Cloning implements clone().
 
 #include <memory>
 #include <utility>

@@ -34,8 +34,8 @@
 
 namespace kvfence {
 
-/// What an argument means: a generator draws by it, a shrinker simplifies by it, the documentation
-/// names it.
+/// The meaning of an argument: generators draw by it, the shrinker simplifies by it, the
+/// documentation names it.
 enum class Domain : unsigned char {
   kFlag,        ///< true or false
   kCount,       ///< how many
@@ -93,7 +93,7 @@ constexpr auto words_of(Domain) {
   });
 }
 
-/// What a command is called, and what it does. Stands for its word.
+/// The name of a command, and what it does. Converts to the name.
 struct Verb {
   std::string_view word;
   std::string_view doc;
@@ -111,7 +111,7 @@ template <Declared T>
 bool operator==(const T& a, const T& b);
 
 /// A value that may be absent and keeps its storage while it is: observations are refilled millions
-/// of times a second. One that is moved takes the other's storage in exchange.
+/// of times per second. A move swaps the storage of the two.
 template <class T>
 class Reusable {
  public:
@@ -164,7 +164,7 @@ namespace detail {
 std::string one_of(const std::vector<std::string_view>& names);
 }  // namespace detail
 
-// ---- Members <-> values. One pair of overloads a type; from_value says in `expected` what it
+// ---- Members <-> values. One pair of overloads per type; from_value says in `expected` what it
 // wanted. list_of is what a list of them is in messages. ----
 
 Value to_value(bool member);
@@ -280,7 +280,7 @@ bool from_value(const Value& value, Reusable<T>& member, std::string& expected) 
   return from_value(value, member.emplace(), expected);
 }
 
-/// Whether a member stands in the text at all.
+/// Whether a member is in the text.
 template <class T>
 bool is_present(const T&) {
   return true;
@@ -336,7 +336,7 @@ void make_part(std::vector<DeclaredMember>& members, std::size_t first, std::str
                std::size_t offset);
 std::size_t distance(const void* object, const void* member);
 
-/// Takes the declarations of a struct's members as they are without their types.
+/// Collects the declarations of a struct's members, without their types.
 template <class Struct>
 class FieldCollector {
  public:
@@ -406,7 +406,7 @@ DeclaredObject object_of(Struct& object) {
   return {declared_struct<Struct>(), &object};
 }
 
-/// To look at only.
+/// Read-only.
 template <class Struct>
 DeclaredObject object_of(const Struct& object) {
   return {declared_struct<Struct>(), const_cast<Struct*>(&object)};

@@ -1,6 +1,6 @@
 /// Goal: an answer that is absent keeps its storage, and one that is moved takes the other's; lists
 /// of lists are read as they are written.
-/// Method: lists whose storage is told by its address.
+/// Method: lists whose storage is identified by its address.
 
 #include "contract/core/declare.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Declared structs (contract/core/declare.h) whose types the caller need not know. What reads,
-/// prints, compares and edits them member by member is compiled once, and not once a struct and
-/// member.
+/// Declared structs (contract/core/declare.h) whose types the caller need not know. The code that
+/// reads, prints, compares and edits them member by member is compiled once, not once per struct
+/// and member.
 
 #include <cstddef>
 #include <optional>
@@ -84,7 +84,7 @@ class MemberRef {
   const void* defaults_;
 };
 
-/// An object of a declared struct. Whoever makes one of a const object must not edit through it.
+/// An object of a declared struct. One made from a const object is read-only.
 class DeclaredObject {
  public:
   DeclaredObject(const DeclaredStruct& type, void* address) : type_(&type), address_(address) {}

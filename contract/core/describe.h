@@ -1,7 +1,7 @@
 #pragma once
 
-/// The description of a target from its declarations. To be included where one is described, and
-/// nowhere else: the compiler makes here all that the harness can do with each declared struct.
+/// Makes the description of a target from its declarations. Include it only where a target is
+/// described: it instantiates all that the harness can do with each declared struct.
 
 #include <cstddef>
 #include <memory>
@@ -23,7 +23,7 @@ namespace detail {
 /// the thread ends is reachable until then.
 template <class T>
 struct UsedObjects {
-  // Nothing is used again without the sanitizer's knowledge: it would not see a use after the end.
+  // No reuse under a sanitizer: it would not see a use after the end.
   static constexpr std::size_t kSizeMax = kIsSanitized ? 0 : 512;
   T* objects[kSizeMax + 1];
   std::size_t size;

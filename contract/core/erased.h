@@ -2,9 +2,9 @@
 
 /// A value of a declared struct whose type only typed code knows.
 ///
-/// Everything that handles commands, replies, observations and configurations of any target holds
-/// them like this, and is compiled once. The storage of a value is used again for the next one of
-/// its type, with the capacity of its lists, for observations are refilled millions of times a
+/// The code that handles commands, replies, observations and configurations of any target holds
+/// them in this form, and is compiled once. The storage of a value is reused for the next one of
+/// its type, with the capacity of its lists, since observations are refilled millions of times per
 /// second.
 
 #include <type_traits>
@@ -28,8 +28,8 @@ struct ErasedType {
 namespace detail {
 
 /// The ErasedType of T. It is defined where the target that T belongs to is described
-/// (contract/core/describe.h), once: it holds all that is made of a declaration, which takes a
-/// compiler long.
+/// (contract/core/describe.h), once: it instantiates all that a declaration provides, which is
+/// expensive to compile.
 template <class T>
 struct ErasedTypeOf {
   static const ErasedType kType;
@@ -47,8 +47,8 @@ inline constexpr const ErasedType* erased_type = &detail::ErasedTypeOf<T>::kType
 #pragma clang diagnostic pop
 #endif
 
-/// The members of an object of a described type, to look at only: object_of makes the declaration
-/// where it is called.
+/// The members of an object of a described type, read-only: object_of makes the declaration where
+/// it is called.
 template <class T>
 DeclaredObject declared_of(const T& object) {
   return erased_type<T>->declared(const_cast<T*>(&object));
@@ -101,7 +101,7 @@ class Erased {
     return object_;
   }
 
-  /// A T with whatever it held before: for those who write each member.
+  /// A T with whatever it held before: for callers that write every member.
   template <class T>
   T& reuse() {
     return *static_cast<T*>(reuse(*erased_type<T>));
@@ -127,7 +127,7 @@ class Erased {
     return *static_cast<T*>(object_);
   }
 
-  /// Its members. Requires: a value. Whoever asks a const one must not edit through it.
+  /// Its members. Requires: a value. Those of a const one must not be edited.
   DeclaredObject declared() const { return type_->declared(object_); }
 
   friend bool operator==(const Erased& a, const Erased& b) {

@@ -28,7 +28,7 @@ struct ImplementationFailure {
   Kind kind = Kind::kFailed;
 };
 
-/// Of an implementation from outside.
+/// What an implementation from outside reports about itself.
 struct SelfDescription {
   std::vector<std::string> reported;    ///< members of the observation: those that are compared
   std::vector<std::string> unreported;  ///< the others
@@ -45,24 +45,24 @@ class Implementation {
   /// Starts afresh, with nothing outstanding.
   virtual std::optional<ImplementationFailure> reset(const Setup& setup) = 0;
 
-  /// Runs one command and overwrites the observation. The world has taken it in already.
+  /// Runs one command and overwrites the observation. The world has applied the command already.
   /// Requires: window() is 1.
   virtual std::optional<ImplementationFailure> apply(const Command& command, const World& world,
                                                      Observe observe, Observation& observation) = 0;
 
-  /// Asked where another implementation answered the last command otherwise than `last`, what this
-  /// one answered. A failure: this one contradicts itself, so that the fault is found without the
-  /// other; a second copy of its parts answers otherwise.
+  /// Called when another implementation answered the last command differently from `last`, this
+  /// one's answer. A failure says that this one contradicts itself, as a second copy of its parts
+  /// answers differently: the fault is found without the other.
   virtual std::optional<ImplementationFailure> contradicted(const Observation& last) {
     static_cast<void>(last);
     return std::nullopt;
   }
 
-  /// Where it is from outside, what it says of itself. Holds after a reset.
+  /// What an implementation from outside reports about itself. Valid after a reset.
   virtual std::optional<SelfDescription> described() const { return std::nullopt; }
 
-  /// An independent copy of the whole state, or null where there is none to be had, as of a child
-  /// process. assign() makes this one a copy instead, in the storage that it has.
+  /// An independent copy of the whole state, or null where it cannot be copied, as a child process.
+  /// assign() makes this one a copy instead, in the storage that it has.
   /// Requires of assign: both were made by the same factory.
   virtual std::unique_ptr<Implementation> clone() const { return nullptr; }
   virtual void assign(const Implementation&) {
@@ -73,8 +73,8 @@ class Implementation {
   virtual StateDigest digest() const {
     check_failed(__FILE__, __LINE__, "clone()", "an implementation without a digest");
   }
-  /// Of the tables of the whole internal state, but for what is kept by design
-  /// (StateHash::num_entries); null where nobody knows.
+  /// The entries of all tables of the internal state, except those kept by design
+  /// (StateHash::num_entries); null where that is unknown.
   virtual std::optional<std::size_t> num_entries() const { return std::nullopt; }
 
   /// Most commands that may be outstanding. Above 1, which a pipe has so that a batch costs one

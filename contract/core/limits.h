@@ -17,7 +17,7 @@ inline constexpr std::uint32_t kHashesPerKeyMax = 64;
 /// A line of the line language, in bytes: a 128k-token request on one line is under 1 MiB.
 inline constexpr std::size_t kLineBytesMax = std::size_t{16} << 20;
 
-/// Nesting of lists and records in a value: the deepest that is written is 4 (events, their extra
+/// Nesting of lists and records in a value: the deepest in use is 4 (events, their extra
 /// keys).
 inline constexpr int kValueDepthMax = 16;
 

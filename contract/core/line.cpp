@@ -161,7 +161,7 @@ std::string quote_token(std::string_view token) {
   return "`" + out + "`";
 }
 
-// Reads one line, left to right. Every function leaves at_ behind what it read, or fills error_ and
+// Reads one line, left to right. Every function moves at_ past what it read, or fills error_ and
 // returns false.
 class Parser {
  public:

@@ -62,7 +62,7 @@ class Value {
   Variant data_;
 };
 
-/// Where something stands in its text; 1-based columns and lines, 0 where it never stood in a text.
+/// A position in a text; 1-based columns and lines, 0 for what was in no text.
 struct Position {
   std::uint32_t line = 0;
   std::uint32_t column = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What an implementation owes its caller after a command.
+/// What an implementation returns after a command.
 
 #include <cstdint>
 

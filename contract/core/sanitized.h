@@ -1,7 +1,7 @@
 #pragma once
 
-/// Whether this build has the address or the thread sanitizer: it looks for other faults, is some
-/// ten times slower, and so does with a part of what tests draw.
+/// Whether this build has the address or the thread sanitizer. Such a build looks for other faults
+/// and is about ten times slower, so its tests draw less.
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define KVFENCE_IS_SANITIZED true

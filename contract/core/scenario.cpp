@@ -105,7 +105,7 @@ Parsed<ScenarioLines> sort_lines(const Document& document, std::string_view file
       std::optional<Line>& place = line.verb == "config" ? lines.config : lines.digests;
       if (place) {
         return error_at(file, line, "a second '" + line.verb + "'",
-                        "one " + line.verb + " a scenario");
+                        "one " + line.verb + " per scenario");
       }
       if (!lines.commands.empty()) {
         return error_at(file, line, "'" + line.verb + "' after a command",

@@ -70,7 +70,7 @@ struct Scenario {
 
   bool has_sparse_state() const { return digests && digests->sparse_state; }
 
-  /// What runs; the comments and the file's name are for people.
+  /// Compares what runs, without comments and file name.
   friend bool operator==(const Scenario& a, const Scenario& b) {
     return a.target == b.target && a.config == b.config && a.digests == b.digests &&
            a.steps == b.steps;

@@ -13,7 +13,7 @@ namespace kvfence {
 /// Errors: (file: the path) it cannot be opened; it has no such symbol.
 Parsed<void*> open_symbol(const std::string& path, const std::string& symbol);
 
-/// The same as a function of that type, which the caller vouches for.
+/// The same as a function of that type; the caller guarantees the type.
 template <class Function>
 Parsed<Function*> open_function(const std::string& path, const std::string& symbol) {
   Parsed<void*> address = open_symbol(path, symbol);

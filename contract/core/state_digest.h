@@ -1,8 +1,8 @@
 #pragma once
 
-/// Digests of internal states: what an explorer remembers of a state, and how a command that must
-/// change nothing is held to it. Beside them the number of entries: how a run that let go of all
-/// that it held is held to that.
+/// Digests of internal states: an explorer remembers them, and a comparison of them shows that a
+/// command changed nothing. The number of entries is counted too: it shows that a run which
+/// released everything keeps nothing.
 
 #include <array>
 #include <bit>
@@ -22,15 +22,15 @@
 
 namespace kvfence {
 
-/// 128 bits: no two of the states of one exploration are ever alike by accident.
+/// 128 bits: no two states of one exploration collide by accident.
 struct StateDigest {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
   friend bool operator==(const StateDigest&, const StateDigest&) = default;
 };
 
-/// Takes in a state member by member. What is behaviour goes in, in canonical form: the history
-/// that led to a state, such as the places in a hash table, stays out.
+/// Hashes a state member by member. It includes what decides later answers, in canonical form, but
+/// not the history that led to the state, such as the places in a hash table.
 ///
 /// Counts the entries of the lists, sets and maps that it takes in; those of an array, which are
 /// always there, are none.
@@ -38,7 +38,7 @@ struct StateDigest {
 /// Source: the mixing steps of wyhash by Wang Yi (public domain), two lanes.
 class StateHash {
  public:
-  /// One that is asked for the number of entries alone.
+  /// Counts entries only.
   static StateHash for_entries() {
     StateHash hash;
     hash.counts_alone_ = true;
@@ -139,8 +139,8 @@ class StateHash {
     add_all(values...);
   }
 
-  /// What stays when all that is asked of the class has come to an end, by design: a cache, storage
-  /// that is used again, what tells of the past. Its entries are not counted.
+  /// What a class keeps by design when no operation is pending: a cache, storage for reuse, records
+  /// of the past. Its entries are not counted.
   template <class... T>
   void add_kept(const T&... values) {
     if (counts_alone_) return;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How an implementation says no. A refusal is part of the observation and is compared: both sides
-/// refuse the same command with the same code, and a refused command changes nothing.
+/// The codes of refusals. A refusal is part of the observation and is compared: both sides refuse
+/// the same command with the same code, and a refused command changes nothing.
 
 #include <array>
 #include <cstdint>
@@ -12,9 +12,8 @@
 
 namespace kvfence {
 
-/// One meaning a code. Each operation lists the codes it can give in the order in which they are
-/// looked for; a list argument is searched whole for the first kind before the next kind is looked
-/// for.
+/// Each code has one meaning. Each operation lists its codes in the order in which they are
+/// checked; the whole of a list argument is checked for one code before the next.
 enum class ErrorCode : std::uint8_t {
   kNone,             ///< done
   kUnknownRequest,   ///< no request of that name was declared

@@ -1,15 +1,15 @@
 #pragma once
 
-/// What an implementation mixes into its hash tables, so that who chooses their keys does not
-/// choose their slots.
+/// A secret that an implementation mixes into its hash tables, so that clients that choose the keys
+/// cannot choose the slots.
 
 #include <cstdint>
 #include <random>
 
 namespace kvfence {
 
-/// No answer depends on it. The default is a constant that everybody can read, so that a run of
-/// kvfence is decided by its commands; an engine that serves strangers draws one for each pool.
+/// No answer depends on it. The default is a public constant, so that a run of kvfence depends on
+/// its commands alone; an engine with untrusted clients draws one per pool.
 struct TableSecret {
   std::uint64_t first = 0xA076'1D64'78BD'642F;
   std::uint64_t second = 0xE703'7ED1'A0B4'28DB;

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What a target is called, which words its line language has, and what its configurations stand
-/// for: one description object per target, from which everything that is compiled once derives the
-/// rest.
+/// The description of a target: its name, the words of its line language, and what its
+/// configurations stand for. There is one description object per target; code that is compiled once
+/// derives the rest from it.
 
 #include <algorithm>
 #include <memory>
@@ -26,8 +26,7 @@ struct Target;
 /// A configuration as it stands on its line.
 using Config = Erased;
 
-/// A valid configuration, and what it stands for. It is parsed once per run and shared by all who
-/// need it.
+/// A valid configuration, and what it stands for. It is parsed once per run and shared.
 class Setup {
  public:
   Setup() = default;
@@ -49,8 +48,8 @@ class Setup {
   std::shared_ptr<const void> parsed_;
 };
 
-/// What commands declare and no implementation owns, such as requests. Kept once by whoever drives,
-/// and lent to every implementation in the process, to the rules and to the generator; a child
+/// What commands declare and no implementation owns, such as requests. The driver keeps it once,
+/// and lends it to every implementation in the process, to the rules and to the generator; a child
 /// process keeps its own.
 class World {
  public:

@@ -42,8 +42,7 @@ struct ScriptedRecord {
     fields.optional("hma", &S::hma, "of a child: takes several groups");
     fields.optional("cross_layers", &S::cross_layers,
                     "of a child: prefers the blocks of all layers together");
-    fields.optional("handshake", &S::handshake,
-                    "of a child: its workers have something to tell before the first request");
+    fields.optional("handshake", &S::handshake, "of a child: its workers have handshake metadata");
     fields.optional("shutdown_fails", &S::shutdown_fails, "of a child: both halves'");
   }
 };
@@ -57,9 +56,9 @@ struct ConnectorList : std::vector<ConnectorRecord> {
 bool from_value(const Value& value, ConnectorList& member, std::string& expected);
 bool operator==(const ConnectorList& a, const ConnectorList& b);
 
-/// `(multi children=[(offloading ...) (simple ...)])`: the MultiConnector over real ones, of each
-/// kind one at most, and scripted ones; kNumChildrenMax at most. With (nixl ...) among them there
-/// are two engines, each with a MultiConnector over children of its own.
+/// `(multi children=[(offloading ...) (simple ...)])`: the MultiConnector over real connectors, at
+/// most one of each kind, and scripted ones; kNumChildrenMax at most. With (nixl ...) among them
+/// there are two engines, each with a MultiConnector over children of its own.
 struct MultiRecord {
   static constexpr std::string_view kWord = "multi";
   ConnectorList children;
@@ -152,7 +151,7 @@ struct Config : kv_cache::Config, SchedulerSettings {
   static void declare(auto& fields) {
     using S = Config;
     fields.optional("assembly", &S::assembly,
-                    "a name for what is put together; decides where connectors are left out");
+                    "a name for a combination; decides where connectors are left out");
     fields.optional("connectors", &S::connectors,
                     "none, or (scripted), (offloading ...), (simple ...), (example ...), "
                     "(decode_bench ...), (nixl ...), (multi children=[...])");
@@ -163,7 +162,7 @@ struct Config : kv_cache::Config, SchedulerSettings {
     fields.optional("consumer_num_gpu_blocks", &S::consumer_num_gpu_blocks,
                     "blocks of the consumer's pool; 0: as many as the producer's");
     fields.optional("tokens_only", &S::tokens_only,
-                    "nobody looks at races and pages: what is wrong shows in the tokens");
+                    "races and pages are not checked: faults show in the tokens");
     kv_cache::Config::declare(fields);
     fields.add("policy", &S::policy, "fcfs or priority");
     fields.add("max_num_seqs", &S::max_num_seqs, "requests that run at once");
@@ -176,7 +175,7 @@ struct Config : kv_cache::Config, SchedulerSettings {
     fields.optional("scheduler_reserve_full_isl", &S::scheduler_reserve_full_isl,
                     "admits only what fits with its full length");
     fields.optional("num_speculative_tokens", &S::num_speculative_tokens,
-                    "drafts a request and step");
+                    "drafts per request and step");
     fields.optional("draft_model", &S::draft_model, "drafts need slots");
     fields.optional("async_scheduling", &S::async_scheduling,
                     "plans with outputs that are not there yet");
@@ -214,10 +213,10 @@ struct Config : kv_cache::Config, SchedulerSettings {
   bool has_device() const { return device != DeviceKind::kScripted; }
 };
 
-/// What a configuration puts together. Requires: prepare took it.
+/// The assembly of a configuration. Requires: prepare accepted it.
 Assembly assembly_of(const Config& config);
 
-/// Gives a configuration what an assembly is made of: connectors, device, engines.
+/// Sets a configuration's connectors, device and engines to those of the assembly.
 void make_assembly(Assembly assembly, Config& config);
 
 }  // namespace kvfence::engine

@@ -1,9 +1,9 @@
 #pragma once
 
-/// What an engine's rank computes and copies on: a KV cache of which each token has a place of its
-/// own, and copies between it and CPU memory. Its progress is commanded. Groups of layers share
-/// the pages of blocks, each of which is one group's at a time; a group of smaller blocks leaves
-/// the rest of its pages alone.
+/// The device of an engine's rank: a KV cache with a place for each token, and copies between it
+/// and CPU memory. Commands drive its progress. Groups of layers share the pages of blocks; each
+/// page belongs to one group at a time, and a group of smaller blocks leaves the rest of its pages
+/// alone.
 ///
 /// Three streams, each first in, first out, as those of contract/worker/worker.h:
 ///
@@ -14,7 +14,7 @@
 ///                   ignored.
 ///   forward         Enqueues a kernel on the compute stream. It reads and writes these places and
 ///                   no others.
-///   advance         Runs the next work of a stream, if it waits for nobody.
+///   advance         Runs the next work of a stream, unless that has to wait.
 ///   fail_next       The next transfer of a direction meets a fault, as contract/worker/worker.h
 ///                   says it: any but kSticky. It ends, and is reported as one that failed, unless
 ///                   the fault is kLate.
@@ -25,14 +25,14 @@
 /// Where others read the KV cache, or write it, over a network (has_remote):
 ///
 ///   begin_remote    From now on some of these blocks may be read, or written, at any time,
-///                   whatever the streams do. After what the host knows.
+///                   whatever the streams do; ordered after what the host knows.
 ///   know_remote     The host knows that it is over.
-///   know_forward    The host knows what came of the oldest forward of which it did not yet, and
-///                   which has run.
+///   know_forward    The host knows the result of the oldest forward that has run and whose result
+///                   it did not know.
 ///
 /// A transfer without pages, or whose copies could not be enqueued, ends when its turn comes.
 ///
-/// Nothing is refused: that no transfer touches what others use is what an engine owes.
+/// Nothing is refused: the engine has to ensure that no transfer touches what others use.
 
 #include <cstddef>
 #include <cstdint>
@@ -57,7 +57,7 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-/// The KV cache, for a kernel that runs, and for who accesses it over a network.
+/// The KV cache, for a kernel that runs, and for accesses over a network.
 class KVCells {
  public:
   virtual Symbol read(Place place) const = 0;
@@ -93,7 +93,7 @@ struct Copy {
   }
 };
 
-/// The pages of CPU memory, one a GPU block. Requires: counts that fit.
+/// The pages of CPU memory, one per GPU block. Requires: counts that fit.
 inline std::vector<std::uint32_t> cpu_pages_of(const Copy& copy, std::uint32_t block_size_factor) {
   std::vector<std::uint32_t> pages;
   std::span<const std::uint32_t> cpu_blocks = copy.cpu_blocks;

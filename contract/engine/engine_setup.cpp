@@ -87,7 +87,7 @@ class Preparation {
     });
   }
 
-  /// Refuses what the scheduler takes and what is not modelled with that connector.
+  /// Refuses what the scheduler accepts but is not modelled with that connector.
   Wrong check_modelled() const {
     const bool is_of_files =
         config_.connector<files::ExampleRecord>() || config_.connector<files::DecodeBenchRecord>();
@@ -105,7 +105,7 @@ class Preparation {
     return std::nullopt;
   }
 
-  /// Of each kind there is one place in what is observed.
+  /// Observations have one place per kind.
   Wrong check_children() {
     const auto* const multi = config_.connector<MultiRecord>();
     if (!multi) return std::nullopt;
@@ -149,7 +149,7 @@ class Preparation {
       return error("consumer_ranks=" + std::to_string(config_.consumer_ranks),
                    std::to_string(config_.ranks) + ", as ranks, with files beside (nixl ...)");
     }
-    // All children get the first one's, and upstream's NIXL raises over any but its own.
+    // All children get the first one's, and upstream's NIXL raises on any but its own.
     for (const ChildSetup& child : setup_.children) {
       if (child.kind == ConnectorKind::kNixl) break;
       if (child.scripted.handshake) {
@@ -284,7 +284,7 @@ class Preparation {
     if (record.spec_name != engine::offloading::Record().spec_name || record.transfers_may_fail) {
       return error("tiers or transfers_may_fail", "neither on a device");
     }
-    // What copies there does not say how long it took, so that nothing is counted.
+    // Copies there report no duration, so nothing is counted.
     const engine::offloading::Record usual;
     if (record.block_bytes != usual.block_bytes || record.engine_labels != usual.engine_labels) {
       return error("block_bytes or engine_labels", "neither on a device");

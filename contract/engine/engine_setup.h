@@ -66,7 +66,7 @@ struct EngineSetup : ConnectorParts {
   const SchedulerConfig& scheduler() const { return schedulers.front(); }
   bool is_pair() const { return schedulers.size() > 1; }
   bool has_connector() const { return is_scripted || has_workers(); }
-  /// Whether there are halves of workers, which report.
+  /// Whether the connector has workers' halves, which report.
   bool has_workers() const { return offloading || simple || files || nixl || !children.empty(); }
   bool has_ranks() const { return has_workers() || device; }
   /// Whether a request may read the GPU's cache: engine::AddRequest.
@@ -80,7 +80,7 @@ struct EngineSetup : ConnectorParts {
   bool is_of_simple(JobId transfer) const;
   /// What its connector calls it.
   JobId own_number(JobId transfer) const;
-  /// The pages of CPU memory, one a GPU block. Requires: counts that fit.
+  /// The pages of CPU memory, one per GPU block. Requires: counts that fit.
   std::vector<std::uint32_t> cpu_pages_of(const engine::DeviceTransfer& transfer) const;
 };
 

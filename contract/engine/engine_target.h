@@ -1,10 +1,10 @@
 #pragma once
 
 /// The `engine` target: schedulers, their connectors, and the workers of all ranks with what copies
-/// and computes there. What is put together stands in the configuration
-/// (contract/engine/engine_config.h); what each connector adds, in the facets of
-/// contract/connectors. Everything that reads or writes configuration, commands and observations
-/// derives from declarations (contract/core/declare.h).
+/// and computes there. The configuration (contract/engine/engine_config.h) says what is combined;
+/// the facets in contract/connectors declare what each connector adds. Everything that reads or
+/// writes configuration, commands and observations derives from declarations
+/// (contract/core/declare.h).
 ///
 /// Over scripted copies a step that was planned goes to the workers when its output is taken in:
 /// `update` runs the workers' halves of every rank for the oldest step, makes one report of theirs,
@@ -13,9 +13,9 @@
 /// Over a device a step goes through three commands of its own: `execute` gives it to the ranks,
 /// `poll` asks their halves what is over, `update` waits for the forward and takes its tokens in,
 /// once all ranks were polled.
-/// Each rank samples by its own KV (contract/engine/toy_model.h): what nobody computed, or somebody
-/// overwrote, comes out as a token that a run without a cache does not have. What ranks do not
-/// agree on is no token.
+/// Each rank samples by its own KV (contract/engine/toy_model.h): KV that was never computed, or
+/// was overwritten, yields a token that a run without a cache does not have. Where ranks disagree,
+/// there is no token.
 
 #include <cstdint>
 #include <optional>
@@ -86,7 +86,7 @@ struct FailNext : OfEngine {
     fields.optional("rank", &S::rank, Domain::kCount, "whose");
     fields.optional(
         "fault", &S::fault, Domain::kChoice,
-        "copy: nothing is copied; wait: nothing, and it waits for nobody; record: its end is "
+        "copy: nothing is copied; wait: likewise, and it does not wait; record: its end is "
         "known when its stream has nothing left; partial: all that it writes is torn; late: its "
         "end is denied twice");
     OfEngine::declare(fields);
@@ -101,7 +101,7 @@ struct Poll : OfRanks {
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
 };
 
-/// Faults that wait are taken back. Steps without tokens follow until nothing is held or copied,
+/// Pending faults are withdrawn. Steps without tokens follow until nothing is held or copied,
 /// kNumDrainSteps at most. Copies that they submit are over when they are first polled: where one
 /// is under way, a lazy simple connector plans another, as long as there are steps. Of a pair one
 /// engine is drained, and what the other one or the network still uses stays held.
@@ -134,7 +134,7 @@ struct Report {
     using S = Report;
     fields.result("finished_recving", &S::finished_recving, "loads that are over");
     fields.result("finished_sending", &S::finished_sending,
-                  "held blocks that are not needed any more");
+                  "held blocks that are no longer needed");
     fields.result("invalid_blocks", &S::invalid_blocks, "of loads that failed");
     fields.result("completed_jobs", &S::completed_jobs,
                   "that workers report; of the simple connector, its stores");
@@ -162,7 +162,7 @@ struct DeviceTransfer {
     fields.add("group_sizes", &S::group_sizes, "GPU blocks by group");
     fields.add("block_indices", &S::block_indices,
                "place of each group's first one in the table; with hold a store has 0");
-    fields.add("slots", &S::slots, "one an offloaded block");
+    fields.add("slots", &S::slots, "one per offloaded block");
   }
 };
 
@@ -214,9 +214,9 @@ struct DeviceObserved {
   }
 };
 
-/// What one engine shows: of its scheduler, devices and connectors as far as there are some.
+/// The observation of one engine: its scheduler, and its devices and connectors if it has some.
 /// Storage with files is shared by both engines of a pair, as upstream's connectors share a folder:
-/// it stands with the producer.
+/// the producer shows it.
 struct EngineObservation : SchedulerObservation,
                            DeviceObserved,
                            offloading::Observed,
@@ -233,12 +233,13 @@ struct EngineObservation : SchedulerObservation,
   }
 };
 
-/// What an engine, or a pair, owes its caller after a command: what the engine shows, of a pair the
-/// producer; and what concerns both. The report of a pair is that of the engine that was asked.
+/// What an engine, or a pair, returns after a command: the observation of the engine, or of a
+/// pair's producer, and what concerns both. A pair's report is that of the engine that the command
+/// names.
 struct Observation : EngineObservation, Report, nixl::Observed {
   ErrorCode error = ErrorCode::kNone;
-  /// Upstream raised, and another engine starts, or another pair: there is no other answer than the
-  /// calls so far, and the state is the new one's.
+  /// Upstream raised, and a new engine, or pair, starts: the only other answer is the calls so far,
+  /// and the state is the new one's.
   Reusable<std::string> engine_ended;
   EngineObservation consumer;  ///< of a pair
 
@@ -314,7 +315,7 @@ struct EngineTarget {
   using World = engine::World;
   using Setup = EngineSetup;
 
-  /// Where only the assembly is named: its connectors, and device and engines that nobody named.
+  /// If only the assembly is named, fills in its connectors, and device and engines unless named.
   /// Before prepare.
   static void complete(Config& config);
   static Parsed<Setup> prepare(const Config& config, std::string_view file, Position position);

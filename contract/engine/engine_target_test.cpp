@@ -114,7 +114,7 @@ TEST(EngineSetup, HasThePartsOfItsAssemblyAndNoOthers) {
   }
 }
 
-TEST(EngineSetup, TellsDevicesApart) {
+TEST(EngineSetup, DistinguishesDevices) {
   Config config = on_device();
   EXPECT_TRUE(EngineTarget::prepare(config, {}, {})->is_virtual);
   config.device = engine::DeviceKind::kSymbols;
@@ -288,7 +288,7 @@ TEST(EngineSetup, RefusesPrioritiesUnderConnectorsOfFiles) {
   EXPECT_EQ(error_of(config), "found policy=priority, expected fcfs, under (decode_bench ...)");
 }
 
-TEST(EngineSetup, TellsGroupsByTheirWindows) {
+TEST(EngineSetup, HasTheWindowsOfGroups) {
   Config config = on_device(2);
   config.profile = Profile::kV023;
   config.ranks = 2;
@@ -321,7 +321,7 @@ TEST(EngineSetup, TakesGroupsOverNixlWhoseReadsDoNotFail) {
   other.edit_connector<engine::nixl::Record>() = {.deadline = 5, .transport_may_fail = true};
   EXPECT_EQ(error_of(other),
             "found deadline=5 transport_may_fail=true, expected deadline=0 alone with a window or "
-            "several groups: nobody reports a read that fails");
+            "several groups: a failed read is not reported");
   other = config;
   other.profile = Profile::kV019;
   other.groups = {window};
@@ -391,7 +391,7 @@ TEST(EngineAssembly, AloneCompletesTheConfiguration) {
 
     const kvfence::Setup setup = prepared(EngineTarget::description(), kvfence::Config(bare));
     EXPECT_EQ(setup.as<EngineSetup>().assembly, info.assembly) << info.name;
-    // Whoever looks at the configuration later finds all of it.
+    // Later readers of the configuration find all of it.
     EXPECT_EQ(setup.config().as<Config>(), named) << info.name;
   }
 }

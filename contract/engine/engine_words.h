@@ -1,6 +1,6 @@
 #pragma once
 
-/// The commands of an engine that are no connector's, and what its schedulers owe their callers.
+/// The commands of an engine that belong to no connector, and what its schedulers return.
 /// Everything that reads or writes them derives from the declarations here
 /// (contract/core/declare.h). The target is put together in contract/engine/engine_target.h.
 
@@ -31,7 +31,7 @@ using kv_cache::RequestBlocks;
 /// Errors, besides the scheduler's: kNotInConfig: several groups under a connector that loads,
 /// without skip_reading_prefix_cache, unless with Rules::external_blocks_after_hits and no hit that
 /// may overshoot: upstream may take the hit of one group in the GPU's cache for what another one
-/// loads, over which its connectors trip (vllm#33775); do_remote_decode anywhere but at the
+/// loads, which its connectors cannot handle (vllm#33775); do_remote_decode anywhere but at the
 /// producer of a pair, or with a window and max_tokens other than 1 (nixl_facet.h); engine=consumer
 /// of one engine; a salt or adapter with files.
 struct AddRequest : ConnectorScript, OfEngine {
@@ -96,12 +96,12 @@ struct Sample {
   }
 };
 
-/// The oldest step in flight comes back: it is executed and polled, where that was not done by
-/// itself, and taken in. Each request that samples gives `token`, and as often again as drafts of
-/// it were accepted, unless `samples` names it; on a device the model samples. Under connectors
-/// that keep files a draft is accepted only if it is the token that comes, since its KV is there.
-/// The report of the scripted connector is what stands here, and those of scripted children what
-/// `reports` says; all others have workers that report.
+/// The oldest step in flight comes back: it is executed and polled, unless commands did that, and
+/// taken in. Each request that samples gives `token`, and as often again as drafts of it were
+/// accepted, unless `samples` names it; on a device the model samples. Under connectors that keep
+/// files a draft is accepted only if it is the token that comes, since its KV is there. The report
+/// of the scripted connector is what stands here, and those of scripted children what `reports`
+/// says; all others have workers that report.
 /// Errors: kNoStepInFlight: nothing was planned; on a device, the oldest step was not polled;
 /// kNotInConfig: on a device, something is sampled; without the scripted connector, something is
 /// reported, or there is no such scripted child or rank; kListedTwice: two reports of one child and
@@ -128,7 +128,7 @@ struct Update : OfEngine {
     fields.optional("finished_recving", &S::finished_recving, Domain::kRequests,
                     "loads that are over");
     fields.optional("finished_sending", &S::finished_sending, Domain::kRequests,
-                    "held blocks that are not needed any more");
+                    "held blocks that are no longer needed");
     fields.optional("invalid_blocks", &S::invalid_blocks, Domain::kBlocks, "loads that failed");
     fields.optional("reports", &S::reports, Domain::kAnswers, "of scripted children");
     OfEngine::declare(fields);
@@ -197,9 +197,8 @@ struct SetPauseState : OfEngine {
 /// Errors: kNotInConfig: what the connector answers, where it is not the scripted one;
 /// reset_running_requests under an offloading connector: upstream does not report the requests that
 /// a reset preempts to it, so its copies would go on reading their blocks; reset_connector over
-/// tiers,
-/// whose manager cannot be reset: upstream forgets the transfers under way, but not what they
-/// reserve (vllm#44541); a child that is not scripted.
+/// tiers, as their manager cannot be reset: upstream forgets the transfers under way, but not what
+/// they reserve (vllm#44541); a child that is not scripted.
 struct ResetPrefixCache : OfEngine {
   static constexpr Verb kVerb{"reset_prefix_cache", "forgets what is cached"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
@@ -356,7 +355,7 @@ struct RequestState {
   }
 };
 
-/// What a scheduler owes its caller after a command.
+/// What a scheduler returns after a command.
 struct SchedulerObservation : ShownBlocks {
   // schedule
   Reusable<std::vector<ScheduledRequest>> scheduled;
@@ -406,7 +405,7 @@ struct SchedulerObservation : ShownBlocks {
     fields.result("finished", &S::finished, "since the step before");
     fields.result("new_block_ids", &S::new_block_ids, "blocks to be zeroed");
     fields.result("never_fits", &S::never_fits, "ended, since it does not fit into the empty pool");
-    fields.result("outputs", &S::outputs, "what clients are told");
+    fields.result("outputs", &S::outputs, "what clients get");
     fields.result("events", &S::events, "the pool's, then the connector's");
     fields.result(
         "stats", &S::stats,

@@ -21,13 +21,14 @@ using Symbol = std::uint64_t;
 
 /// Of a place that nothing was written to; no token has it.
 inline constexpr Symbol kUnwritten = 0;
-/// Of bytes that are nobody's; no token has it.
+/// Of bytes that are torn; no token has it.
 inline constexpr Symbol kTorn = 1;
 
-/// The low 32 bits of a symbol, of which 0 and 1 keep their meaning.
+/// The low 32 bits of a symbol; 0 and 1 keep their meaning.
 inline std::uint32_t shortened(Symbol symbol) { return static_cast<std::uint32_t>(symbol); }
 
-/// What the symbols of a request begin with. The salt counts: who has another one shares nothing.
+/// What the symbols of a request begin with. The salt is included: requests with different salts
+/// share nothing.
 inline Symbol first_symbol(const std::optional<std::string>& cache_salt) {
   Symbol symbol = content::fmix64(3);
   if (!cache_salt) return symbol;
@@ -37,7 +38,7 @@ inline Symbol first_symbol(const std::optional<std::string>& cache_salt) {
   return symbol;
 }
 
-/// The KV of a token after one of which it is `before`.
+/// The KV of a token; `before` is that of the token before it.
 inline Symbol next_symbol(Symbol before, TokenId token) {
   const Symbol symbol = content::fmix64(before + content::fmix64(token + 1ULL));
   return symbol > kTorn ? symbol : symbol + 2;
@@ -59,7 +60,7 @@ inline std::vector<Symbol> symbols_of(const std::optional<std::string>& cache_sa
   return symbols;
 }
 
-/// What a group of layers keeps of a token of which the first one keeps `symbol`.
+/// What a group of layers keeps of a token, where the first group keeps `symbol`.
 inline Symbol symbol_of_group(Symbol symbol, std::size_t group) {
   if (group == 0) return symbol;
   const Symbol own = content::fmix64(symbol + group);
@@ -71,7 +72,7 @@ inline std::uint32_t first_read(std::uint32_t position, std::uint32_t window) {
   return window == 0 || position < window ? 0 : position + 1 - window;
 }
 
-/// The token that comes of what was read, which is, group after group, of each position in order.
+/// The token sampled from what was read: group after group, each position in order.
 inline TokenId sample(std::span<const Symbol> read) {
   std::uint64_t hash = content::fmix64(read.size());
   for (const Symbol symbol : read) hash = content::fmix64(hash ^ symbol);
@@ -81,8 +82,8 @@ inline TokenId sample(std::span<const Symbol> read) {
 /// The windows of a model with one group.
 inline constexpr std::array<std::uint32_t, 1> kFullAttention = {0};
 
-/// What a run without a cache says after tokens of these symbols, of which there are some. windows:
-/// by group.
+/// The token that a run without a cache samples after tokens of these symbols. Requires: at least
+/// one. windows: by group.
 inline TokenId sample_after(std::span<const Symbol> symbols,
                             std::span<const std::uint32_t> windows) {
   const auto end = static_cast<std::uint32_t>(symbols.size());
@@ -102,7 +103,7 @@ inline TokenId sample_without_cache(const std::optional<std::string>& cache_salt
   return sample_after(symbols_of(cache_salt, tokens), windows);
 }
 
-/// What drafts are guessed by: it reads no KV cache, and is mostly right.
+/// The draft model: it reads no KV cache, and is mostly right.
 inline TokenId draft_after(std::span<const Symbol> symbols,
                            std::span<const std::uint32_t> windows) {
   const TokenId token = sample_after(symbols, windows);
@@ -110,7 +111,7 @@ inline TokenId draft_after(std::span<const Symbol> symbols,
   return is_right ? token : token ^ 1U;
 }
 
-/// Not a token: what ranks say that sampled different ones.
+/// Not a token: reported when ranks sampled different ones.
 inline constexpr TokenId kDisagreement = 0x100'0000;
 
 }  // namespace kvfence::toy_model

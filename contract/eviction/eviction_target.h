@@ -159,7 +159,7 @@ struct Victim {
   }
 };
 
-/// What a policy owes its caller after a command.
+/// What a policy returns after a command.
 struct Observation : Lists {
   ErrorCode error = ErrorCode::kNone;
   Reusable<std::vector<Entry>> found;     ///< get: the block, or nothing

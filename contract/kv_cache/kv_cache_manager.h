@@ -1,14 +1,14 @@
 #pragma once
 
-/// What a KV-cache manager is: groups of layers with different attention, a block table a request
-/// and group, and one pool below them. The rules of each operation stand here, once; `reference/`
-/// and `optimized/` each code them.
+/// The KV-cache manager: groups of layers with different attention, a block table per request and
+/// group, and one pool below them. This file states the rules of each operation once; `reference/`
+/// and `optimized/` implement them independently.
 ///
 /// Source of all of them, unless a line says otherwise: vLLM v0.19.0 v1/core/kv_cache_manager.py,
 /// kv_cache_coordinator.py, single_type_kv_cache_manager.py, functions of the same names.
 ///
 /// Common to all operations:
-///   - A refused operation changes nothing, its outputs included. Codes are looked for in the order
+///   - A refused operation changes nothing, its outputs included. Codes are checked in the order
 ///     given (contract/core/status.h).
 ///   - A manager is a value: copyable, no clocks, no globals, no threads.
 ///   - "blocks by group" is a list of lists: a list of block ids for each group, in group order.
@@ -31,8 +31,8 @@
 
 namespace kvfence {
 
-/// Which request a manager is asked about: a small dense number that its owner gives out, and takes
-/// back after free.
+/// Identifies a request to a manager: a small dense number that the manager's owner assigns, and
+/// may reuse after free.
 using RequestIndex = std::uint32_t;
 
 struct KVCacheManagerConfig {
@@ -69,10 +69,10 @@ struct KVCacheManagerConfig {
 /// retention interval without a sliding-window group, or not a multiple of scheduler_block_size.
 std::optional<std::string> check_config(const KVCacheManagerConfig& config);
 
-/// Whether upstream's lookup may leave the groups more or fewer blocks than the hit has tokens for.
+/// Whether upstream's lookup may return more or fewer blocks per group than the hit's tokens fill.
 bool hit_may_overshoot(const KVCacheManagerConfig& config);
 
-/// What a manager reads of a request. Its owner keeps it up to date.
+/// The part of a request that a manager reads. Its owner keeps it up to date.
 struct KVRequest {
   RequestIndex index = 0;
   const Request& request;                 ///< tokens and hashes
@@ -118,7 +118,7 @@ struct AllocateSlotsArgs {
   std::uint32_t reserved_blocks = 0;    ///< Rules::full_sequence_gate_in_allocate_slots
 };
 
-/// KVCacheManager: what a scheduler talks to.
+/// KVCacheManager: what a scheduler calls.
 ///
 /// A request is *allocated* from its first allocate_slots that succeeds until free.
 ///
@@ -142,7 +142,7 @@ struct AllocateSlotsArgs {
 ///     allocated is false if the free blocks do not suffice, and nothing else has changed;
 ///     hit blocks are touched; external and new blocks are taken; full blocks are cached, unless
 ///     delay_cache_blocks. out has the new blocks, without hits and external ones; one empty list
-///     a group where allocated is false.
+///     per group where allocated is false.
 ///     A hit without a block in any group is no hit.
 ///     Without Rules::external_blocks_after_hits, taking external blocks for one group may evict
 ///     the hit of a later one, which is not touched yet: as upstream does (vllm#33775).
@@ -183,7 +183,7 @@ struct AllocateSlotsArgs {
 ///     carries kind and window of its group.
 ///
 /// get_num_common_prefix_blocks(request, out)
-///     One count a group: full attention's leading blocks that every allocated request holds.
+///     One count per group: full attention's leading blocks that every allocated request holds.
 ///     Errors: kNotAllocated (upstream's table would gain an entry, and later counts would be off)
 ///
 /// get_block_ids(request, out)

@@ -15,7 +15,7 @@
 
 namespace kvfence {
 
-/// One list of block ids a group.
+/// One list of block ids per group.
 using BlocksByGroup = std::vector<std::vector<BlockId>>;
 
 inline bool has_blocks(const BlocksByGroup& groups) {

@@ -195,7 +195,7 @@ using Command =
                  ResetPrefixCache, GetNumCommonPrefixBlocks, GetUnhashedBlockIds, TakeNewBlockIds,
                  TakeEvents, TakePrefixCacheStats>;
 
-/// What a manager owes its caller after a command.
+/// What a manager returns after a command.
 struct Observation : ShownBlocks {
   ErrorCode error = ErrorCode::kNone;
 

@@ -10,7 +10,7 @@
 
 namespace kvfence {
 
-/// The key of a number, the same ever after.
+/// The key of a number; it never changes.
 OffloadKey key_of_number(std::uint32_t number);
 
 /// The inverse; nothing for bytes that are no such key.

@@ -102,7 +102,7 @@ struct Event {
   }
 };
 
-/// What a manager owes its caller after a command.
+/// What a manager returns after a command.
 struct Observation : eviction::Lists {
   ErrorCode error = ErrorCode::kNone;
   Reusable<std::uint32_t> num_hits;

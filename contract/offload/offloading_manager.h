@@ -1,8 +1,8 @@
 #pragma once
 
-/// What the ledger of offloaded blocks is: which keys have a slot of CPU memory, which of them can
-/// be read, and what has to go when something new is stored. The rules of each operation stand
-/// here, once; `reference/` and `optimized/` each code them.
+/// The offloading manager: which keys have a slot of CPU memory, which of them can be read, and
+/// what is evicted when something new is stored. This file states the rules of each operation once;
+/// `reference/` and `optimized/` implement them independently.
 ///
 /// Source: vLLM v0.19.0 v1/kv_offload/cpu/manager.py, reuse_manager.py; v0.23.0
 /// v1/kv_offload/cpu/manager.py where a rule says so.

@@ -32,8 +32,8 @@ Value to_value(const BlockHash& member);
 bool from_value(const Value& value, BlockHash& member, std::string& expected);
 
 /// Upstream's reproducible algorithms. `sha256` and `xxhash` hash a Python pickle and exist only
-/// inside CPython. What equal hashes of different tokens do, and who can make them: README.md of
-/// this layer.
+/// inside CPython. contract/README.md says what equal hashes of different tokens do, and who can
+/// construct them.
 /// Source: vLLM v0.19.0 utils/hashing.py.
 enum class HashAlgorithm : std::uint8_t { kSha256Cbor, kXxhashCbor };
 

@@ -170,7 +170,7 @@ struct Config : PoolSettings {
   }
 };
 
-/// What a pool owes its caller after a command.
+/// What a pool returns after a command.
 struct Observation : ShownBlocks {
   ErrorCode error = ErrorCode::kNone;
 
@@ -206,8 +206,8 @@ struct Observation : ShownBlocks {
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
-/// What commands declare and no implementation owns: the requests. Kept once by whoever drives, and
-/// lent to every implementation in the process, to the oracles and to the generator; a child
+/// What commands declare and no implementation owns: the requests. The driver keeps it once, and
+/// lends it to every implementation in the process, to the oracles and to the generator; a child
 /// process keeps its own.
 class World {
  public:

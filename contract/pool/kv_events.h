@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a pool reports of its prefix cache, in the order in which it happened.
+/// The events of a pool's prefix cache, oldest first.
 /// Source: vLLM v0.19.0 and v0.23.0 distributed/kv_events.py.
 
 #include <algorithm>
@@ -68,7 +68,8 @@ struct BlockStored {
   friend bool operator==(const BlockStored&, const BlockStored&) = default;
 };
 
-/// One block lost its hash. One event per block, also when another block still carries the same hash.
+/// One block lost its hash. One event per block, even when another block still carries the same
+/// hash.
 struct BlockRemoved {
   static constexpr std::string_view kWord = "removed";
   BlockHash block_hash;

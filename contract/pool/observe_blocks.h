@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a pool shows of its blocks, to whoever observes one.
+/// The blocks of a pool, as an observer sees them.
 
 #include <cstdint>
 #include <cstring>

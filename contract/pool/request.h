@@ -102,7 +102,7 @@ BlockHash hash_block_tokens(HashAlgorithm algorithm, BlockHashView parent_hash,
 class Request {
  public:
   /// Requires: config.hash_block_size > 0
-  /// Cost:     one digest a full block, and one for NONE_HASH if there is a full block
+  /// Cost:     one digest per full block, and one for NONE_HASH if there is a full block
   Request(RequestSpec spec, const HashConfig& config);
 
   const RequestSpec& spec() const { return spec_; }

@@ -44,7 +44,7 @@ TEST_F(RequestTableTest, ASymbolLeadsToAHashAndBack) {
   for (const char* const symbol : {"A:0", "A:1", "B:1", "B:2", "A:0/0", "B:2/3", "B:0*2/1"}) {
     EXPECT_EQ(back(symbol), symbol);
   }
-  EXPECT_EQ(back("B:0"), "A:0") << "the first block of both, named by who came first";
+  EXPECT_EQ(back("B:0"), "A:0") << "the first block of both, named by the first request";
 }
 
 TEST_F(RequestTableTest, WhatIsNotThereHasNone) {

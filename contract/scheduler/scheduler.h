@@ -1,8 +1,8 @@
 #pragma once
 
-/// What a scheduler is: it decides, step by step, which requests get how many tokens, who gets
-/// blocks, who loses them, and who comes back. The rules of each operation stand here, once;
-/// `reference/` and `optimized/` each code them.
+/// The scheduler: it decides, step by step, which requests get how many tokens, which get blocks,
+/// which lose them, and which resume. This file states the rules of each operation once;
+/// `reference/` and `optimized/` implement them independently.
 ///
 /// Source of all of them, unless a line says otherwise: vLLM v0.19.0 v1/core/sched/scheduler.py,
 /// async_scheduler.py, request_queue.py, utils.py, v1/request.py.
@@ -11,7 +11,7 @@
 /// structured output beyond waiting for its grammar.
 ///
 /// Common to all operations:
-///   - A refused operation changes nothing, its outputs included. Codes are looked for in the order
+///   - A refused operation changes nothing, its outputs included. Codes are checked in the order
 ///     given (contract/core/status.h).
 ///   - A scheduler is a value: copyable, no clocks, no globals, no threads.
 ///   - Where upstream keeps a set, the order here is the order in which things happened, or the one
@@ -61,7 +61,7 @@ struct SchedulerSettings {
   std::uint32_t long_prefill_token_threshold = 0;  ///< tokens of a request per step; 0: no bound
   bool enable_chunked_prefill = true;
   bool scheduler_reserve_full_isl = true;    ///< admit only what fits with its full length
-  std::uint32_t num_speculative_tokens = 0;  ///< drafts a request and step
+  std::uint32_t num_speculative_tokens = 0;  ///< drafts per request and step
   bool draft_model = false;                  ///< drafts need slots, as those of eagle do
   bool async_scheduling = false;             ///< AsyncScheduler
   std::uint32_t max_concurrent_batches = 1;  ///< steps planned before the first output: 1 or 2
@@ -130,11 +130,11 @@ struct RequestView {
   std::span<const TokenId> spec_token_ids;
 };
 
-/// What schedule decided: what a worker has to know of one step, as differences.
+/// What schedule decided: what a worker needs for one step, as differences.
 struct SchedulerOutput {
   static constexpr std::uint32_t kNoLists = 0xFFFF'FFFF;
 
-  /// One entry a scheduled request, in the order of upstream's num_scheduled_tokens.
+  /// One entry per scheduled request, in the order of upstream's num_scheduled_tokens.
   struct Scheduled {
     RequestIndex request = 0;
     std::uint32_t num_tokens = 0;
@@ -184,7 +184,7 @@ struct SchedulerOutput {
   /// Finished with kFinishedError at the end of this call: it does not fit although nothing else
   /// holds a block. At most one per step.
   std::optional<RequestIndex> never_fits;
-  std::shared_ptr<const KVConnectorMetadata> kv_connector_metadata;  ///< what the connector says
+  std::shared_ptr<const KVConnectorMetadata> kv_connector_metadata;  ///< from the connector
 
   void add_to(StateHash& hash) const {
     hash.add_all(step, scheduled, scheduled_new_reqs, scheduled_cached_reqs, block_lists,
@@ -265,9 +265,9 @@ struct EngineCoreOutputs {
 ///        request itself was the victim, phase 2 ends. Rules::priority_victim_shifts_loop.
 ///        A scheduled request's drafts: as many as its tokens reach beyond num_tokens +
 ///        placeholders are sent along; then they are cleared.
-///     3. If nobody was preempted and the scheduler is unpaused: waiting requests while there is
-///        budget and running has room. FCFS: skipped_waiting before waiting; priority: the lesser
-///        head, skipped_waiting's where neither is less.
+///     3. If no request was preempted and the scheduler is unpaused: waiting requests while there
+///        is budget and running has room. FCFS: skipped_waiting before waiting; priority: the
+///        lesser head, skipped_waiting's where neither is less.
 ///        - A blocked request that cannot be promoted is skipped. Promotion: a compiled grammar; a
 ///          load that was reported finished. A load without failed blocks caches its computed
 ///          tokens; a failed one caches what is left of them, or frees its blocks if nothing is.
@@ -327,8 +327,8 @@ struct EngineCoreOutputs {
 ///        not before min_tokens; eos; a stop token; num_tokens >= max_model_len or max_tokens
 ///        outputs. Asynchronous: placeholders go down by the tokens kept, and a request that was
 ///        running caches num_computed_tokens - placeholders. A stopped request is freed at once
-///        (below). One output a request with tokens. A preempted request takes its tokens too, and
-///        may stop.
+///        (below). One output per request with tokens. A preempted request takes its tokens too,
+///        and may stop.
 ///     3. Stopped requests leave the place where they stand; upstream forgets skipped_waiting.
 ///     4. Under kFail, affected requests finish, with an output each.
 ///     5. update_connector_output; each finished_recving: loading: may be promoted from now on;

@@ -23,7 +23,7 @@
 namespace kvfence {
 
 /// One call that a scheduler made, or a MultiConnector on a child, with what was passed and what
-/// was answered. Of a child it has more: whom the call is about in lists.
+/// was answered. A call on a child also has the lists that it was passed.
 struct ConnectorCall {
   static constexpr std::string_view kWord = "call";
   std::string method;   ///< upstream's name
@@ -96,7 +96,7 @@ struct ScriptedTraits {
   bool shutdown_fails = false;  ///< of both halves
 };
 
-/// What a rank of a scripted child says of itself.
+/// The handshake of a rank of a scripted child.
 struct ScriptedHandshake final : KVConnectorHandshakeMetadata {
   std::string text;  ///< "2.0": child 2, rank 0
 };
@@ -108,7 +108,7 @@ struct ScriptedChildren {
   std::map<std::pair<std::uint32_t, std::uint32_t>, engine::multi::ChildReport> reports;
 };
 
-/// What a step says to the worker's half of a scripted child.
+/// What the worker's half of a scripted child gets for a step.
 struct ScriptedMetadata final : KVConnectorMetadata {
   std::string text;  ///< "2.5": child 2, its sixth step
   void add_to(StateHash& hash) const override { hash.add(text); }
@@ -116,7 +116,7 @@ struct ScriptedMetadata final : KVConnectorMetadata {
 
 class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
  public:
-  /// How reset_cache goes.
+  /// The result of reset_cache.
   enum class Reset : std::uint8_t { kDone, kFails, kSaysNothing };
 
   ScriptedConnector() = default;

@@ -2,8 +2,8 @@
 
 /// The KV cache of one rank as symbols, and a model that computes it: what a slot, the place of one
 /// token, holds in a layer is a number that follows from all tokens whose KV it rests on. A
-/// scripted part of the world, so that what a connector brings can be told from what it should have
-/// brought.
+/// scripted part of the world, so that what a connector brings can be compared with what it should
+/// bring.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,7 @@ constexpr KVSymbol symbol_after(KVSymbol before, TokenId token) {
   return (before * 16777619u) ^ (token + 1);
 }
 
-/// Of the slot of the last of these tokens, which are a sequence from its start on.
+/// The symbol of the last of these tokens, which begin a sequence.
 constexpr KVSymbol symbol_of(std::uint32_t layer, std::span<const TokenId> tokens) {
   KVSymbol symbol = symbol_before(layer);
   for (const TokenId token : tokens) symbol = symbol_after(symbol, token);

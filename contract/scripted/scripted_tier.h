@@ -1,9 +1,8 @@
 #pragma once
 
 /// A secondary tier whose answers and progress are commands and whose calls are observed: the world
-/// below a tiering manager in scenarios and campaigns. It knows keys alone, or is a file tier
-/// (contract/tiering/tier_files.h): then what its jobs move, and whether they could, is decided by
-/// files.
+/// below a tiering manager in scenarios and campaigns. It holds keys alone, or is a file tier
+/// (contract/tiering/tier_files.h), whose files decide what its jobs move and whether they succeed.
 
 #include <cstdint>
 #include <map>
@@ -34,8 +33,8 @@ struct TierCall {
 /// The calls on all tiers of one manager, oldest first.
 using TierCalls = std::vector<TierCall>;
 
-/// A value, but for the list of calls, which it shares with the other tiers and with whoever reads
-/// it. One that has files cannot be copied: copying it aborts.
+/// A value, but for the list of calls, which it shares with the other tiers and the list's reader.
+/// One that has files cannot be copied: copying it aborts.
 class ScriptedTier final : public Cloning<ScriptedTier, SecondaryTier> {
  public:
   /// Knows keys alone. Given slots that are not empty, a load writes its blocks there, as they have
@@ -56,9 +55,9 @@ class ScriptedTier final : public Cloning<ScriptedTier, SecondaryTier> {
   void finish(TierJobId job_id, bool success);
   /// So many lookups of the key are answered with kPending, first; instead of what was said before.
   void ask_again(OffloadKeyView key, std::uint32_t times);
-  /// Blocks that someone else stored in the place that the tier stands for.
+  /// Adds blocks that another engine stored in the place that the tier stands for.
   void add(OffloadKeyView key);
-  /// Blocks that the tier evicted, or lost.
+  /// Removes blocks that the tier evicted, or lost.
   void drop(OffloadKeyView key);
   /// The answer of on_new_request from now on.
   void want(OffloadPolicy policy) { policy_ = policy; }

@@ -15,7 +15,7 @@
 
 namespace kvfence {
 
-/// What a GPU block counts for in TransferResult::num_bytes, unless somebody says otherwise.
+/// What a GPU block counts for in TransferResult::num_bytes, by default.
 inline constexpr std::uint32_t kScriptedBlockBytes = 4096;
 
 class ScriptedTransferEngine final : public TransferEngine {

@@ -21,7 +21,7 @@ class ReadCarrier {
  public:
   /// From now on, and until its end, the blocks may be read and written at any time.
   virtual void begin(ReadId read, const ReadSpec& spec) = 0;
-  /// Everything was read, or nobody knows what.
+  /// Everything was read, or an unknown part.
   virtual void end(ReadId read, bool success) = 0;
   /// The consumer's rank knows that the read is over.
   virtual void reader_knows(ReadId read) = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which file a block is kept in: a folder for the model and its layout, then folders by the first
+/// The file that keeps a block: a folder for the model and its layout, then folders by the first
 /// digits of the block hash, so that none grows too large.
 /// Source: vLLM v0.23.0 v1/kv_offload/file_mapper.py FileMapper.
 
@@ -61,7 +61,7 @@ class FileMapper {
   /// Requires: key has at least 4 bytes.
   std::string get_file_name(OffloadKeyView key) const;
 
-  /// Where the configuration is written down for people, and its text: indented JSON.
+  /// The file that shows the configuration to people, and its text: indented JSON.
   std::string get_config_file_path() const { return base_path_ + "/config.json"; }
   const std::string& get_run_config() const { return run_config_; }
 

@@ -1,28 +1,28 @@
 #pragma once
 
-/// What the file tier is: a secondary tier that keeps each block in a file of its own. Its rules
-/// stand here, once, down to the order of file operations, since what a failing operation leaves
-/// after follows from it; `reference/` (in memory) and `optimized/` (on files) each code them.
-/// The format of the files, and what the tier guarantees when a process dies, stand in
-/// optimized/file_formats.md.
+/// The file tier: a secondary tier that keeps each block in a file of its own. This file states its
+/// rules once, down to the order of file operations, which decides what a failed operation leaves
+/// behind; `reference/` (in memory) and `optimized/` (on files) implement them independently.
+/// optimized/file_formats.md describes the format of the files, and what the tier guarantees when a
+/// process is killed.
 ///
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/fs/{manager,io,thread_pool}.py. Beyond upstream:
 /// headers and digests (a changed byte is found, vllm#54363), the bound of the queue, doubt (a
 /// block that failed to load is not promoted for ever, as upstream's later mark_miss), reclaiming
-/// what dead writers left, and short transfers and EINTR, which upstream takes for errors.
+/// what earlier writers left, and short transfers and EINTR, which upstream takes for errors.
 ///
 /// A block file is *right-sized* if it is a regular file of the header's and the block's bytes. A
 /// key is *doubtful* if a load of it failed and its file may still be there.
 ///
-/// A *writer* has a number below kWritersMax: it holds a lock on N.lock in the folder of writers
-/// for as long as it lives, and its temporary files are N.<any>.tmp there. Each lock is tried with
-/// three kLock: open the file, which is made where it is missing; lock it; see that it still has
-/// its name. After a failure of the last two, kClose.
+/// A *writer* has a number below kWritersMax: it always holds a lock on N.lock in the folder of
+/// writers, and its temporary files are N.<any>.tmp there. Each lock is tried with three kLock:
+/// open the file, which is made where it is missing; lock it; see that it still has its name. After
+/// a failure of the last two, kClose.
 ///
 /// opening a tier
 ///     kMakeFolder of the folder of writers (ENOENT: the one that it is in, then once more), and
 ///     the tier becomes a writer: kClose of the lock that it still has; kList; of each number in a
-///     name, ascending, the lock is tried. Who holds it reclaims: kList, kRemove of each temporary
+///     name, ascending, the lock is tried. The holder reclaims: kList, kRemove of each temporary
 ///     file, kRemove of the lock file, kClose; whichever of these fails. A number is not free if
 ///     its lock was not had, or a temporary file may be left. The lock of the smallest free number
 ///     is tried: it is the tier's. Where that fails, or the first kList does, the tier is no
@@ -50,7 +50,7 @@
 ///     early, or header or digest are not as they were written for this key: then kRemove (after
 ///     kClose), and the load fails, with the key doubtful if the file could not be removed. The
 ///     load fails too if an operation does; then the key is doubtful, and the file stays. Success
-///     ends the doubt. What becomes of kClose does not matter.
+///     ends the doubt. The result of kClose does not matter.
 ///
 /// kCreate, kOpen, kRead and kWrite are tried again after EINTR; reads and writes that moved less
 /// go on where they stopped. A write that moves nothing is a failure; a read that moves nothing is
@@ -95,7 +95,7 @@ inline constexpr std::size_t kBlockFileHeaderBytes = 64;
 /// The folder of temporary files and writers' locks, below FileMapper::rank_path().
 inline constexpr const char* kWritersFolder = "writers";
 
-/// Who has not got a number below this is no writer.
+/// Writers have numbers below this.
 inline constexpr std::uint32_t kWritersMax = 65'536;
 
 }  // namespace kvfence

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What a tier below the CPU cache is: a place that keeps copies of offloaded blocks, and moves
-/// them to and from slots of the primary tier in jobs of its own pace. The GPU is never seen from
-/// here: a block goes GPU -> slot -> tier, and comes back the same way.
+/// A tier below the CPU cache: it keeps copies of offloaded blocks, and moves them to and from
+/// slots of the primary tier in jobs, at its own pace. A tier never sees the GPU: a block goes
+/// GPU -> slot -> tier, and comes back the same way.
 ///
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/base.py (SecondaryTierManager), base.py
 /// (RequestOffloadingContext, ReqContext).
@@ -39,8 +39,8 @@ enum class OffloadPolicy : std::uint8_t {
 
 /// The memory of the primary tier, as a tier reaches it: num_slots slots of slot_bytes bytes each,
 /// back to back. A block fills its slot, so slot_bytes is the block size of the tier, too.
-/// Whoever builds the tiers owns the memory and keeps it, at its place, until each has been shut
-/// down or destroyed. A tier that moves no bytes may be given an empty view.
+/// The builder of the tiers owns the memory and keeps it in place until each tier was shut down or
+/// destroyed. A tier that moves no bytes may be given an empty view.
 struct PrimaryKvView {
   std::byte* base = nullptr;
   std::size_t slot_bytes = 0;  ///< also the distance from one slot to the next
@@ -55,7 +55,7 @@ struct PrimaryKvView {
 
 /// A job to submit: keys[i] is (store) or comes to be (load) in slots[i]. Views of the caller's,
 /// valid during the call: a tier copies what it needs later. The slots themselves belong to the
-/// tier until it has reported the job: for a store nobody writes them, for a load nobody else
+/// tier until it has reported the job: during a store nobody writes them, during a load nobody else
 /// touches them.
 struct TierJob {
   TierJobId job_id = 0;
@@ -74,8 +74,8 @@ struct JobResult {
 
 /// SecondaryTier.
 ///
-/// Every member is called from one thread, the scheduler's, and none waits for a transfer, but
-/// shutdown. Submitting cannot be refused: what goes wrong with a transfer is in its result.
+/// Every member is called from one thread, the scheduler's, and only shutdown waits for transfers.
+/// A submission cannot be refused: the result of a transfer says what went wrong.
 ///
 /// lookup(key, request) -> what the tier knows of the block
 ///     kHit: it can be loaded. kMiss: it is not here. kPending: ask again later. A hit is no
@@ -87,8 +87,9 @@ struct JobResult {
 ///     may be passed over; they count as moved.
 ///
 /// submit_load(job)
-///     Copies blocks of this tier into the slots, some time. The bytes that were stored under the
-///     key, whole, or the job fails. After a failed load, the bytes of its slots are anything.
+///     Copies blocks of this tier into the slots, some time. They get the bytes that were stored
+///     under the key, complete, or the job fails. After a failed load, the bytes of its slots are
+///     anything.
 ///
 /// get_finished_jobs(out)
 ///     Appends the jobs that came to an end since the last call, in the order in which they did.

@@ -39,7 +39,7 @@ using SecondaryTierBuilder = std::function<Parsed<SecondaryTierHandle>(
     const SecondaryTierConfig& config, const PrimaryKvView& primary, const OffloadingSpec& spec,
     const std::string& file)>;
 
-/// A value. Knows no type at first.
+/// A value, without types at first.
 class SecondaryTierFactory {
  public:
   /// Errors: the type is taken.

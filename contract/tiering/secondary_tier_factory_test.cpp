@@ -1,5 +1,5 @@
 // Goal: tiers are made from what a spec lists, in order, and what is wrong is named. Method: a type
-// that tells what it got.
+// that records what it got.
 
 #include "contract/tiering/secondary_tier_factory.h"
 
@@ -30,13 +30,13 @@ struct EmptyTier final : Cloning<EmptyTier, SecondaryTier> {
   void get_finished_jobs(std::vector<JobResult>&) override {}
 };
 
-/// Makes empty tiers, and keeps what it was called with.
-SecondaryTierBuilder telling(Names& told) {
-  return [&told](const SecondaryTierConfig& config, const PrimaryKvView& primary,
-                 const OffloadingSpec& spec, const std::string& file) {
-    told.push_back(config.type + " " + std::to_string(config.settings.size()) + " " +
-                   std::to_string(primary.num_slots) + " " +
-                   std::to_string(spec.block_size_factor));
+/// Makes empty tiers, and records what it was called with.
+SecondaryTierBuilder recording(Names& calls) {
+  return [&calls](const SecondaryTierConfig& config, const PrimaryKvView& primary,
+                  const OffloadingSpec& spec, const std::string& file) {
+    calls.push_back(config.type + " " + std::to_string(config.settings.size()) + " " +
+                    std::to_string(primary.num_slots) + " " +
+                    std::to_string(spec.block_size_factor));
     if (find_field(config.settings, "bad")) {
       return Parsed<SecondaryTierHandle>(
           InputError{file, config.settings.front().position, "bad", "good"});
@@ -53,25 +53,25 @@ OffloadingSpec spec_of(const std::string& text) {
 }
 
 TEST(SecondaryTierFactory, MakesWhatASpecLists) {
-  Names told;
+  Names calls;
   SecondaryTierFactory factory;
-  EXPECT_FALSE(factory.register_tier("b", telling(told)));
-  EXPECT_FALSE(factory.register_tier("a", telling(told)));
+  EXPECT_FALSE(factory.register_tier("b", recording(calls)));
+  EXPECT_FALSE(factory.register_tier("a", recording(calls)));
   PrimaryKvView primary;
   primary.num_slots = 7;
   const auto tiers = factory.create_secondary_tiers(primary, spec_of("[(b) (a x=1 y=2) (b)]"));
   ASSERT_TRUE(tiers) << tiers.error().to_text();
   EXPECT_EQ(tiers->size(), 3U);
-  EXPECT_EQ(told, (Names{"b 0 7 2", "a 2 7 2", "b 0 7 2"}));
+  EXPECT_EQ(calls, (Names{"b 0 7 2", "a 2 7 2", "b 0 7 2"}));
   EXPECT_TRUE(factory.create_secondary_tiers(primary, spec_of("[]"))->empty());
 }
 
 TEST(SecondaryTierFactory, NamesWhatIsWrong) {
-  Names told;
+  Names calls;
   SecondaryTierFactory factory;
-  EXPECT_FALSE(factory.register_tier("b", telling(told)));
-  EXPECT_FALSE(factory.register_tier("a", telling(told)));
-  const auto taken = factory.register_tier("a", telling(told));
+  EXPECT_FALSE(factory.register_tier("b", recording(calls)));
+  EXPECT_FALSE(factory.register_tier("a", recording(calls)));
+  const auto taken = factory.register_tier("a", recording(calls));
   ASSERT_TRUE(taken);
   EXPECT_EQ(taken->to_text(), "found tier a registered twice, expected each type once");
   const auto error_of = [&](const std::string& text) {

@@ -1,12 +1,11 @@
 #pragma once
 
-/// What a scripted tier (contract/scripted/scripted_tier.h) keeps its blocks in when it is a file
-/// tier: one file per block, by the rules of contract/tiering/file_tier.h. A job is carried out at
-/// once, when the script says so, with one thread: so a plan of faults counts the same calls on
-/// every implementation.
+/// The files of a scripted tier (contract/scripted/scripted_tier.h) that is a file tier: one file
+/// per block, by the rules of contract/tiering/file_tier.h. A job is carried out at once, when the
+/// script says so, with one thread: so a plan of faults counts the same calls on every
+/// implementation.
 ///
-/// Beside it stands what GPU and tiers would have written: the bytes of a block follow from its
-/// key.
+/// Also the bytes that GPU and tiers write: those of a block follow from its key.
 
 #include <array>
 #include <cstddef>
@@ -25,7 +24,8 @@
 
 namespace kvfence {
 
-/// What another process does under a writer's number. Of kWritersMax on it is nobody's number.
+/// What another process does under a writer's number. From kWritersMax on a number belongs to no
+/// writer.
 enum class WriterAct : std::uint8_t {
   kClaims,  ///< takes the lock of the number, unless that is held
   kWrites,  ///< begins a temporary file
@@ -52,7 +52,7 @@ class TierFiles {
   virtual bool load(const TierJob& job) = 0;
 
   /// A plan of faults begins: calls are counted from 0. Requires: no kMakeFolder fails with ENOENT,
-  /// after which the folders around would be made, of which each implementation has others.
+  /// after which the tier makes the folders around, and those differ between implementations.
   virtual void begin(FaultPlan plan) = 0;
 
   /// The tier ends, and is opened again; the plan goes on. If `overtaken`, another writer tries to

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the targets with scripted tiers say and show of them. `Keys` is a list of keys as the
-/// target shows them: numbers, or bytes.
+/// What the targets with scripted tiers declare about them. `Keys` is a list of keys as the target
+/// shows them: numbers, or bytes.
 
 #include <array>
 #include <cstddef>

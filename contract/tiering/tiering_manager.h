@@ -1,17 +1,16 @@
 #pragma once
 
-/// What stands above several tiers of offloaded blocks: a primary one, which is an
-/// OffloadingManager and the only one that the GPU reads and writes, and below it secondary ones in
-/// a fixed order. Blocks that are stored go down to every tier (*cascade*); blocks that only a
-/// lower tier has come up (*promotion*). The rules of each operation stand here, once;
-/// `reference/` and `optimized/` each code them.
+/// The tiering manager, over several tiers of offloaded blocks: the primary one, which is an
+/// OffloadingManager and the only one that the GPU reads and writes, and secondary ones below it in
+/// a fixed order. Stored blocks go down to every tier (*cascade*); blocks that only a lower tier
+/// has come up (*promotion*). This file states the rules of each operation once; `reference/` and
+/// `optimized/` implement them independently.
 ///
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py; absent in v0.19.0.
 ///
 /// Common to all operations:
-///   - As contract/offload/offloading_manager.h, whose words are used: *held* and *ready* are said
-///   of the
-///     primary tier. A call on it is written primary.operation(...).
+///   - As contract/offload/offloading_manager.h, whose words are used: *held* and *ready* refer
+///     to the primary tier. A call on it is written primary.operation(...).
 ///   - A *job* is a transfer between the primary tier and one other. Jobs are numbered 0, 1, ... in
 ///     the order of their submission, over all tiers.
 ///   - *Poll*: once per step, at the first lookup, prepare_load, prepare_store or on_schedule_end
@@ -19,9 +18,9 @@
 ///     each of these is ended, in the order in which it is reported:
 ///       promotion  primary.complete_store(its keys, success)
 ///       cascade    primary.complete_load(its keys), whatever became of it
-///     A result is passed over that names no job under way at this tier (upstream asserts, with
+///     A result that names no job under way at this tier is passed over (upstream asserts, with
 ///     later results lost). The poll comes before anything else that the operation does, before a
-///     refusal too: what a refused operation leaves unchanged is the state after it.
+///     refusal too: a refused operation leaves the state after the poll unchanged.
 ///   - A tier learns of a request by name and forgets it at on_request_finished; jobs of it may
 ///     still be submitted afterwards, as upstream does.
 

@@ -4,9 +4,9 @@
 /// reads or writes them derives from the declarations here (contract/core/declare.h). Keys are
 /// numbers (contract/offload/offload_key_number.h), tiers their place in the order.
 ///
-/// Below the manager stand scripted tiers (contract/scripted/scripted_tier.h): what happens in them
-/// are commands, those that begin with `tier_`. Some may be file tiers, in whose file system things
-/// go wrong by command, too. A list of commands decides a run.
+/// Below the manager are scripted tiers (contract/scripted/scripted_tier.h), which the commands
+/// that begin with `tier_` drive. Some may be file tiers, whose file systems fail by command. A
+/// list of commands decides a run.
 
 #include <cstdint>
 #include <optional>
@@ -176,7 +176,7 @@ using TierCallRecord = CallRecordOf<std::vector<std::uint32_t>>;
 using Transfer = TransferOf<std::vector<std::uint32_t>>;
 using TierState = TierStateOf<std::vector<std::uint32_t>>;
 
-/// What a manager owes its caller, and its tiers, after a command.
+/// What a manager returns after a command, and its calls on its tiers.
 struct Observation : eviction::Lists {
   ErrorCode error = ErrorCode::kNone;
   Reusable<LookupResult> result;

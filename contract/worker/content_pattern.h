@@ -12,7 +12,7 @@
 /// The seed is mixed too: otherwise runs of seeds 6 and 7 would read each other's bytes as another
 /// generation of the same block.
 ///
-/// Everything here is usable on the host and in a kernel, so that the twins cannot differ; it is
+/// Everything here is usable on the host and in a kernel, so that the two cannot differ; it is
 /// C++17 for that reason. content_report.h holds what only the host needs.
 ///
 /// Source: fmix64 is the finalizer of MurmurHash3 (x64, 128 bits).
@@ -147,7 +147,7 @@ KVFENCE_HOST_DEVICE constexpr Verdict classify(const Universe& universe, const O
 }
 
 /// Writes every `stride`-th granule from `first` on: a thread of a kernel passes its index and the
-/// number of threads, the host 0 and 1. Cost: about 20 integer operations a granule.
+/// number of threads, the host 0 and 1. Cost: about 20 integer operations per granule.
 KVFENCE_HOST_DEVICE inline void fill_granules(Granule* block, std::uint64_t num_granules, Tag tag,
                                               std::uint64_t run_seed, std::uint64_t first = 0,
                                               std::uint64_t stride = 1) {

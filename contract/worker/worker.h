@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the copy workers of all ranks owe their caller, each on a device of its own.
+/// The rules of the copy workers of all ranks, each on a device of its own.
 ///
 /// A device has three streams, each first in, first out: `compute`, whose work are forwards, and
 /// one for each direction of transfers. A CPU block is block_size_factor pages, each as large as a
@@ -10,7 +10,7 @@
 ///                    Refused, in this order: kShutDown; kJobInFlight; kUnknownBlock;
 ///                    kCountsDiffer; kListedTwice, a page is written twice; kBlockInFlight, a
 ///                    page is touched by an unreported transfer of the other direction, and one of
-///                    the two writes it; kNotOrdered, a load that waits for nobody. Unreported is
+///                    the two writes it; kNotOrdered, a load that waits for nothing. Unreported is
 ///                    what any rank has not reported; the first rank that refuses says why.
 ///   start_kv_transfers  Enqueues the deferred stores, after the forwards enqueued so far.
 ///   get_finished     Stores, then loads, each in the order of submission, once, as far as all
@@ -22,7 +22,7 @@
 ///   forward          Reads blocks, then writes others; each write has a generation of its own.
 ///                    Refused: kUnknownBlock; kListedTwice; kBlockInFlight, it writes what an
 ///                    unreported transfer touches, or reads what an unreported load writes.
-///   advance          Runs the next work of a stream, if it waits for nobody. With `steps`, only
+///   advance          Runs the next work of a stream, unless that has to wait. With `steps`, only
 ///                    a part of the next transfer: up to so many reads and writes of its pieces,
 ///                    in any order, and not the last of them. From then on until it is over, what
 ///                    the pages hold that it writes is kUndefined. A forward has no parts.
@@ -30,11 +30,11 @@
 ///
 /// A transfer without pages, or whose copies could not be enqueued, ends when its turn comes.
 ///
-/// Schedules other than kCommanded leave it to the device when its work runs, down to the pieces
+/// With schedules other than kCommanded the device decides when its work runs, down to the pieces
 /// of copies and between any two calls of the runtime. Then only what the host can know is shown,
-/// which the commands decide: `advance` gives the device a turn and says nothing; get_finished asks
-/// until all that is enqueued is over; a page is kUndefined unless the host knows that its last
-/// write is over; what a forward saw is shown when the host knows that the forward is over.
+/// which the commands decide: `advance` gives the device a turn and returns nothing; get_finished
+/// asks until all that is enqueued is over; a page is kUndefined unless the host knows that its
+/// last write is over; what a forward saw is shown when the host knows that the forward is over.
 ///
 /// Source: off/worker.py, off/connector.py (v0.19.0, v0.23.0); cuda/worker/worker.h; of ranks:
 /// distributed/kv_transfer/kv_connector/utils.py KVOutputAggregator.
@@ -75,7 +75,7 @@ constexpr auto words_of(Path) {
   return std::to_array<std::string_view>({"batched", "looped", "strided", "kernel"});
 }
 
-/// Who decides when a device runs what. All but kCommanded: cuda/virtual/options.h.
+/// What decides when a device runs its work. All but kCommanded: cuda/virtual/options.h.
 enum class Schedule : std::uint8_t { kCommanded, kEager, kLazy, kRandom, kPriority };
 constexpr auto words_of(Schedule) {
   return std::to_array<std::string_view>({"commanded", "eager", "lazy", "random", "priority"});
@@ -85,10 +85,10 @@ constexpr auto words_of(Schedule) {
 enum class Fault : std::uint8_t {
   kNone,
   kCopy,     ///< the first call that copies: nothing is copied; a transfer without pages passes
-  kWait,     ///< the call that makes its stream wait: nothing is copied, and it waits for nobody
+  kWait,     ///< the call that makes its stream wait: nothing is copied, and it does not wait
   kRecord,   ///< the end cannot be recorded: it is known when its whole stream has come to an end
   kLate,     ///< the end is denied by kNumLatePolls questions
-  kPartial,  ///< the first call that copies fails after a part of its copies, and nobody can say
+  kPartial,  ///< the first call that copies fails after a part of its copies, and it is unknown
              ///< which: in its turn all that the transfer writes becomes kTorn
   kSticky,   ///< as kPartial, but the error is the device's, and comes in that turn: the device is
              ///< lost. It runs nothing any more, every call fails, and so does each transfer whose
@@ -130,7 +130,7 @@ struct Options {
     fields.add("host_address_differs", &S::host_address_differs,
                "the device knows pinned memory by another address");
     fields.optional("schedule", &S::schedule,
-                    "who decides when devices run what: commanded, eager, lazy, random, priority");
+                    "when devices run their work: commanded, eager, lazy, random, priority");
     fields.optional("seed", &S::seed, "of what the devices choose");
     fields.optional("num_ranks", &S::num_ranks, "workers, each with a device, 1 to 4");
   }
@@ -184,7 +184,7 @@ struct Ended {
 };
 
 /// What all bytes of a page are: one write of one GPU block, or nothing yet, or neither; or a write
-/// is under way, and they are nobody's business.
+/// is under way, and they are undefined.
 struct Content {
   enum class Kind : std::uint8_t { kUnwritten, kWritten, kTorn, kUndefined };
   Kind kind = Kind::kUnwritten;

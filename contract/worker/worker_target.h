@@ -129,7 +129,7 @@ struct Page {
   }
 };
 
-/// What a worker and its device owe after a command.
+/// What a worker and its device show after a command.
 struct Observation : Counts {
   ErrorCode error = ErrorCode::kNone;
   Reusable<std::vector<Ended>> finished_jobs;

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What a disaggregated pair is: a producer engine computes prompts, a consumer engine reads their
-/// KV out of the producer's blocks and decodes. The rules of both connectors' halves stand here,
-/// once; `reference/` and `optimized/` each code them.
+/// A disaggregated pair: a producer engine computes prompts; a consumer engine reads their KV from
+/// the producer's blocks and decodes. This file states the rules of both connectors' halves once;
+/// `reference/` and `optimized/` implement them independently.
 ///
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py; v0.23.0
 /// v1/nixl/{scheduler,worker}.py where a rule says so. Upstream has one class for both roles; here
@@ -39,13 +39,13 @@ struct DisaggregatedSpec {
 /// and one divides the other, a deadline is positive and at most kSecondsMax.
 std::optional<std::string> check_spec(const DisaggregatedSpec& spec);
 
-/// What a rank says of itself: over which transport its agent can be reached.
+/// The handshake of a rank: the transport over which its agent is reached.
 struct NixlHandshake final : KVConnectorHandshakeMetadata {
   explicit NixlHandshake(Transport& of_pair) : transport(of_pair) {}
   Transport& transport;
 };
 
-/// What a producer tells a router of a request that finished: what a consumer has to be given.
+/// What a producer reports to a router about a finished request: the consumer's parameters.
 struct RemotePrefill {
   std::string request;
   KVTransferParams params;
@@ -53,8 +53,8 @@ struct RemotePrefill {
   friend bool operator==(const RemotePrefill&, const RemotePrefill&) = default;
 };
 
-/// The producer's scheduler's half tells its workers. Names stand once per list, in the order in
-/// which they came.
+/// What the producer's scheduler half sends to its workers. Each list names a request once, in
+/// order of arrival.
 struct ProducerMetadata final : KVConnectorMetadata {
   struct Send {
     static constexpr std::string_view kWord = "send";
@@ -75,7 +75,7 @@ struct ProducerMetadata final : KVConnectorMetadata {
   }
 };
 
-/// The consumer's scheduler's half tells its workers.
+/// What the consumer's scheduler half sends to its workers.
 struct ConsumerMetadata final : KVConnectorMetadata {
   struct Receive {
     static constexpr std::string_view kWord = "receive";
@@ -87,7 +87,7 @@ struct ConsumerMetadata final : KVConnectorMetadata {
       using S = Receive;
       fields.add("request", &S::request, "for whom");
       fields.add("remote_request", &S::remote_request, "of whom");
-      fields.optional("local_blocks", &S::local_blocks, "into; none: the producer is told");
+      fields.optional("local_blocks", &S::local_blocks, "into; none: a notice alone");
       fields.optional("remote_blocks", &S::remote_blocks, "from, one by one");
     }
     void add_to(StateHash& hash) const {
@@ -101,7 +101,7 @@ struct ConsumerMetadata final : KVConnectorMetadata {
 };
 
 /// The producer's scheduler's half, as KVConnector. A request is *for a consumer* if its params say
-/// do_remote_decode; of others nothing is known.
+/// do_remote_decode; the half ignores all others.
 ///
 /// set_xfer_handshake_metadata     each rank that has some listens on its transport from now on; of
 ///                                 others nothing can be read
@@ -117,11 +117,11 @@ struct ConsumerMetadata final : KVConnectorMetadata {
 ///     expires at now + deadline, if there is a deadline; its RemotePrefill says
 ///     do_remote_prefill, this engine, the request and its blocks; held.
 /// take_client_params              the name of the request, if it was answered with a RemotePrefill
-///                                 that nobody has taken
+///                                 that was not taken yet
 /// take_events, reset_cache        nothing; succeeds
 class DisaggregatedProducer : public KVConnector {
  public:
-  /// What time it is from now on; 0 at first.
+  /// 0 at first.
   virtual void set_time(Seconds now) = 0;
 
   /// Appends what was answered since the last call, oldest first.
@@ -131,7 +131,7 @@ class DisaggregatedProducer : public KVConnector {
 /// The consumer's scheduler's half, as KVConnector. A request *wants its prompt* if its params say
 /// do_remote_prefill, name a remote request and have blocks (upstream takes incomplete params for
 /// complete until there are slots, and the request waits for ever), and nothing was received for it
-/// yet. One transfer a request: what was preempted, or failed to load, is computed here.
+/// yet. One transfer per request: what was preempted, or failed to load, is computed here.
 ///
 /// on_new_request(request)         Rules::kv_lease_heartbeats, and there is a deadline: it wants
 ///                                 its prompt: its remote request's lease is renewed from now on
@@ -150,14 +150,14 @@ class DisaggregatedProducer : public KVConnector {
 ///     What came since the last one. Heartbeats: all leases that are renewed, each once, in the
 ///     order in which they came, if that never happened or last happened deadline / 6 ago or
 ///     longer (rounded down).
-/// update_connector_output         what finished_recving names is not renewed any more
+/// update_connector_output         what finished_recving names is no longer renewed
 /// request_finished(request)
 ///     Never holds. Not renewed any more. If it still wants its prompt, it was never admitted: it
-///     is in the next reqs_to_recv with no blocks, so that the producer is told.
+///     is in the next reqs_to_recv with no blocks, so that the producer is notified.
 /// take_events, reset_cache        nothing; succeeds
 class DisaggregatedConsumer : public KVConnector {
  public:
-  /// What time it is from now on; 0 at first.
+  /// 0 at first.
   virtual void set_time(Seconds now) = 0;
 };
 
@@ -169,8 +169,8 @@ class DisaggregatedConsumer : public KVConnector {
 ///
 /// producer
 /// --------
-///     start_load_kv   reqs_in_batch are expected; reqs_not_processed are not any more;
-///                     reqs_to_send expire then, unless they are not expected any more (with
+///     start_load_kv   reqs_in_batch are expected; reqs_not_processed no longer are;
+///                     reqs_to_send expire then, unless they are no longer expected (with
 ///                     run-ahead all readers may have been faster).
 ///     get_finished    First the notices, as they came. A heartbeat: what is expected and expires
 ///                     later than never expires at now + deadline * 2 / 3 (rounded down) at the
@@ -179,19 +179,19 @@ class DisaggregatedConsumer : public KVConnector {
 ///                     notices). Notices of others are passed over: they came twice, or late. Then
 ///                     every request that expires now or did before is done as well, wherever it
 ///                     stands (upstream stops at the first that does not, vllm#58222).
-///                     Done: not expected any more, closed in the transport (upstream goes on being
-///                     read, from blocks that are somebody else's by then), finished_sending.
+///                     Done: no longer expected, closed in the transport (upstream can still be
+///                     read then, from blocks that belong to others), finished_sending.
 /// consumer
 /// --------
 ///     start_load_kv   For each of reqs_to_recv, for each of its producer's ranks: a read; without
 ///                     local blocks a notice. Then, for each of its producer's ranks, a heartbeat
 ///                     of what is to be renewed, if anything is.
 ///     get_finished    The reads that ended. A failed one: the request's local blocks are invalid,
-///                     each once a report. The last one of a request: finished_recving
+///                     once per report. The last one of a request: finished_recving
 ///                     (v0.23.0 reports a request at its first failed read, while others still
 ///                     write, and fails at the last one, vllm#56104, vllm#54518).
 ///
-/// Aggregation over ranks: KVOutputAggregator (contract/connectors/kv_output_aggregator.h), one an
+/// Aggregation over ranks: KVOutputAggregator (contract/connectors/kv_output_aggregator.h), one per
 /// engine.
 class DisaggregatedWorker : public KVConnectorWorker {
  public:

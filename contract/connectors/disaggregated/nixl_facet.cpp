@@ -44,8 +44,8 @@ Parsed<DisaggregatedSpec> make_nixl_spec(const engine::nixl::Record& record,
       (record.deadline > 0 || record.transport_may_fail)) {
     return error("deadline=" + std::to_string(record.deadline) +
                      (record.transport_may_fail ? " transport_may_fail=true" : ""),
-                 "deadline=0 alone with a window or several groups: nobody reports a read that "
-                 "fails");
+                 "deadline=0 alone with a window or several groups: a failed read is not "
+                 "reported");
   }
   DisaggregatedSpec spec;
   spec.rules = kv_cache.pool.rules;

@@ -4,14 +4,14 @@
 /// shows. Everything that reads or writes them derives from the declarations here
 /// (contract/core/declare.h).
 ///
-/// Between the engines are a router, and a transport and a clock that are commands. A name is used
-/// once in both engines together: upstream gives every request a random one.
+/// Between the engines are a router, and a transport and a clock that commands drive. A name is
+/// used once in both engines together: upstream gives every request a random one.
 ///
 /// With a window, or several groups, no read may fail: there is no deadline, and a request is
 /// handed over once. (Upstream, v0.23.0 nixl/worker.py _handle_failed_transfer, reports no invalid
-/// block there, and the request goes on over what was not read.) With a window a producer's request
-/// that is for a consumer has max_tokens=1, and no request there gets drafts: a token later its
-/// window has moved on.
+/// block there, and the request continues with blocks that were not read.) With a window a
+/// producer's request that is for a consumer has max_tokens=1, and no request there gets drafts: a
+/// token later its window has moved on.
 
 #include <cstdint>
 #include <span>
@@ -36,7 +36,7 @@ using kvfence::operator==;
 /// no such read, or it has ended.
 struct AdvanceRead {
   static constexpr Verb kVerb{"advance_read",
-                              "a read comes further; one that finishes sends a notice"};
+                              "a read makes progress; one that finishes sends a notice"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
                                             ErrorCode::kUnknownJob};
   ReadId read = 0;
@@ -137,7 +137,7 @@ struct Observed {
     fields.result("reqs_in_batch", &S::reqs_in_batch,
                   "of the producer, that the consumer may read");
     fields.result("reqs_not_processed", &S::reqs_not_processed,
-                  "of the producer, that nobody will read");
+                  "of the producer, that will not be read");
     fields.result("reqs_to_send", &S::reqs_to_send, "of the producer, finished and held");
     fields.result("reqs_to_recv", &S::reqs_to_recv, "of the consumer");
     fields.result("heartbeats", &S::heartbeats, "of the producer, whose lease is to be renewed");
@@ -157,9 +157,10 @@ struct SchedulerConfig;
 bool reports_failed_reads(std::span<const KVCacheSpec> groups);
 bool has_window(std::span<const KVCacheSpec> groups);
 
-/// What both halves of a record are built from, or what is wrong with it: what check_spec says;
-/// groups of full attention, or with windows of at least 2 tokens, of one block size; a window
-/// without Rules::finish_drops_by_computed_tokens; reads that can fail, where nobody reports it.
+/// Returns what both halves of a record are built from, or what is wrong with it. Besides
+/// check_spec: groups have one block size and full attention, or windows of at least 2 tokens; a
+/// window needs Rules::finish_drops_by_computed_tokens; no read may fail where failed reads are not
+/// reported.
 Parsed<DisaggregatedSpec> make_nixl_spec(const engine::nixl::Record& record,
                                          const SchedulerConfig& scheduler,
                                          std::uint32_t num_producer_ranks,

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What carries KV from one engine to another, as the workers of both see it: a consumer's rank
-/// reads blocks of a producer's rank, and tells it when it needs them no more.
+/// The transport that carries KV between two engines, as the workers of both see it: a consumer's
+/// rank reads blocks of a producer's rank, and notifies it when it no longer needs them.
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py, what
 /// NixlConnectorWorker asks of its nixl_wrapper and of the clock; listen: NixlConnectorScheduler
 /// _nixl_handshake_listener; close: ours.
@@ -15,14 +15,14 @@
 
 namespace kvfence {
 
-/// No time and no span is longer, so that the sum of two fits.
+/// The longest time or span, so that the sum of two fits.
 inline constexpr Seconds kSecondsMax = 1'000'000'000;
 
 /// One rank of a consumer reads from one rank of the producer. The block lists are equally long:
 /// remote_blocks[i] is read into local_blocks[i].
 struct ReadSpec {
-  std::uint32_t rank = 0;         ///< the consumer's, who reads
-  std::uint32_t remote_rank = 0;  ///< the producer's, who is read from
+  std::uint32_t rank = 0;         ///< the consumer's, which reads
+  std::uint32_t remote_rank = 0;  ///< the producer's, which is read
   std::string request;            ///< the consumer's
   std::string remote_request;     ///< the producer's
   std::vector<BlockId> local_blocks;
@@ -40,11 +40,11 @@ struct ReadResult {
   friend bool operator==(const ReadResult&, const ReadResult&) = default;
 };
 
-/// What a rank of the consumer tells a rank of the producer.
+/// A notice from a rank of the consumer to a rank of the producer.
 struct Notice {
-  std::uint32_t rank = 0;             ///< the consumer's, who says it
-  std::uint32_t remote_rank = 0;      ///< the producer's, who is told
-  bool is_heartbeat = false;          ///< keep them; else: they are not needed any more
+  std::uint32_t rank = 0;             ///< the sender, the consumer's
+  std::uint32_t remote_rank = 0;      ///< the receiver, the producer's
+  bool is_heartbeat = false;          ///< keep them; else they are no longer needed
   std::vector<std::string> requests;  ///< the producer's; one, unless a heartbeat
   void add_to(StateHash& hash) const { hash.add_all(rank, remote_rank, is_heartbeat, requests); }
   friend bool operator==(const Notice&, const Notice&) = default;
@@ -52,29 +52,29 @@ struct Notice {
 
 class Transport {
  public:
-  /// Never earlier than before.
+  /// Never decreases.
   virtual Seconds now() const = 0;
 
-  /// Whoever wants to read from that producer's rank can from now on; earlier reads fail at once.
+  /// From now on that producer's rank can be read; earlier reads fail at once.
   virtual void listen(std::uint32_t remote_rank) = 0;
 
-  /// Starts a read. When it succeeded, and only then, a notice that its blocks are not needed any
-  /// more is under way to the producer's rank.
+  /// Starts a read. Once it succeeds, and only then, a notice that its blocks are no longer needed
+  /// goes to the producer's rank.
   virtual ReadId read(const ReadSpec& spec) = 0;
 
   /// Replaces out by the reads of that consumer's rank that ended since the last call, in the order
   /// of their ends.
   virtual void get_finished_reads(std::uint32_t rank, std::vector<ReadResult>& out) = 0;
 
-  /// A notice without a read.
+  /// Sends a notice without a read.
   virtual void send_notice(const Notice& notice) = 0;
 
-  /// Replaces out by the notices that reached that producer's rank since the last call, in the
-  /// order in which they did.
+  /// Replaces out by the notices that reached that producer's rank since the last call, in order of
+  /// arrival.
   virtual void get_new_notices(std::uint32_t remote_rank, std::vector<Notice>& out) = 0;
 
-  /// Blocks of that request of the producer are not to be read any more on that rank: reads of
-  /// them that are under way fail now, later ones when they start.
+  /// Closes that request of the producer on that rank: reads of its blocks that are under way fail
+  /// now, later ones when they start.
   virtual void close(std::uint32_t remote_rank, const std::string& remote_request) = 0;
 
  protected:

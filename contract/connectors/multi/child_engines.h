@@ -1,7 +1,8 @@
 #pragma once
 
-/// A rank's copy engine as the children of a MultiConnector see it: each submits and hears of jobs
-/// by its own numbers. What ended and belongs to another child waits for that one to ask.
+/// A rank's copy engine as the children of a MultiConnector see it: each child submits jobs and
+/// gets their results under its own numbers. A result for another child is kept until that child
+/// asks.
 
 #include <cstdint>
 #include <memory>

@@ -1,8 +1,8 @@
 #pragma once
 
 /// A connector over several others, its *children*: what is loaded comes from the first child that
-/// has it, what is saved goes to all of them. The rules of each operation stand here, once;
-/// `reference/` and `optimized/` each code them.
+/// has it, what is saved goes to all of them. This file states the rules of each operation once;
+/// `reference/` and `optimized/` implement them independently.
 ///
 /// Source: vLLM v0.19.0 and v0.23.0 distributed/kv_transfer/kv_connector/v1/multi_connector.py.
 ///
@@ -12,9 +12,9 @@
 ///   - Requests are named by their ids. Lists of requests and blocks that come out of an operation
 ///     name each once, in no particular order (upstream: sets).
 ///   - The *chosen* child of a request is the one that loads it; a request has none or one.
-///   - A request that n > 1 children hold the blocks of has n - 1 *extra saves*: so many notices
-///     that it is sent are swallowed by the worker's half of each rank, so that the scheduler hears
-///     of the last one alone (vllm#18246).
+///   - A request whose blocks n > 1 children hold has n - 1 *extra saves*: the worker's half of
+///     each rank drops that many notices that it is sent, so that only the last one reaches the
+///     scheduler (vllm#18246).
 ///
 /// What is left out: layouts, bind_gpu_block_pool, a MultiConnector among the children.
 ///
@@ -44,9 +44,9 @@ struct ChildJob {
   friend bool operator==(const ChildJob&, const ChildJob&) = default;
 };
 
-/// The number of a child's job among those of all children, and back: the same on every rank and in
-/// the scheduler, with nothing to remember. A child among n has at most 2^32 / n jobs; its numbers
-/// stay in order.
+/// Converts a child's job number to one that is unique among all children, and back: the same on
+/// every rank and in the scheduler, without state. A child among n has at most 2^32 / n jobs; its
+/// numbers stay in order.
 constexpr JobId multi_connector_job(ChildJob job, std::uint32_t num_children) {
   return job.job * num_children + job.child;
 }
@@ -74,7 +74,7 @@ struct ChosenConnector {
   void add_to(StateHash& hash) const { hash.add_all(request, child); }
 };
 
-/// What a step tells the workers.
+/// What the scheduler's half sends to the workers for a step.
 struct MultiConnectorMetadata final : KVConnectorMetadata {
   std::vector<std::shared_ptr<const KVConnectorMetadata>> metadata;  ///< a child's at its place
   std::vector<ExtraAsyncSaves> extra_async_saves;
@@ -115,10 +115,10 @@ struct ClientParams {
 ///     Each child. Requires: Rules::connector_learns_new_requests.
 ///
 /// get_num_new_matched_tokens(request, num_computed_tokens)
-///     The children in order. One that wants to be asked again ends it: those after are not asked,
-///     and that is the answer. Else the answer is that of the first child with tokens, which is the
-///     chosen one from then on, also if a child after it wants to be asked again; or 0 tokens.
-///     Where no child has tokens, whoever was chosen before stays it.
+///     The children in order. One that wants to be asked again ends the search: later ones are not
+///     asked, and that is the answer. Else the answer is that of the first child with tokens, which
+///     is the chosen one from then on, also if a child after it wants to be asked again; or 0
+///     tokens. If no child has tokens, an earlier choice stays.
 ///
 /// update_state_after_alloc(request, blocks, num_external_tokens)
 ///     Each child; the chosen one gets the blocks and the tokens, the others 0 and, with the rule
@@ -133,9 +133,10 @@ struct ClientParams {
 ///
 /// request_finished(host, request, blocks)
 ///     Each child; blocks are held if any child holds them. If several do, all but one are the
-///     request's extra saves from now on, whatever they were. Nobody is chosen any more. The engine
-///     ends (EngineEnded) with kSeveralParams at the second child that has parameters for the
-///     client: the children after it are not called, and what was noted stays (upstream raises).
+///     request's extra saves from now on, whatever they were. No child is chosen any more. The
+///     engine ends (EngineEnded) with kSeveralParams at the second child that has parameters for
+///     the client: the children after it are not called, and what was noted stays (upstream
+///     raises).
 ///
 /// take_events(out)
 ///     Appends those of each child.
@@ -199,7 +200,7 @@ struct MultiConnectorChildWorker {
 /// extra_async_saves(out): for an observer; replaces out, in no particular order.
 ///
 /// Cost of the optimized side: O(children), besides what these take and what is handed in and out;
-/// statistics O(children) a class.
+/// statistics O(children) per class.
 class MultiConnectorWorker : public KVConnectorWorker {
  public:
   virtual void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const = 0;

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What the OffloadingConnector is: which blocks of which request are copied to CPU memory and
-/// back, and when a block that a transfer still touches may be used again. The rules of its two
-/// halves stand here, once; `reference/` and `optimized/` each code them.
+/// The OffloadingConnector: which blocks of which request are copied to CPU memory and back, and
+/// when a block that a transfer still touches may be reused. This file states the rules of its two
+/// halves once; `reference/` and `optimized/` implement them independently.
 ///
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/offloading/{scheduler,worker}.py;
 /// v0.23.0 where Rules::offload_fences_reuse holds, also v1/kv_offload/{cpu,tiering}/spec.py. What
@@ -30,7 +30,7 @@ namespace kvfence {
 struct OffloadingSpec {
   OffloadingManagerConfig manager;      ///< with the rules; a slot holds one offloaded block
   KVCacheManagerConfig kv_cache;        ///< the groups, and whether prefix caching is on
-  std::uint32_t block_size_factor = 1;  ///< GPU blocks an offloaded block
+  std::uint32_t block_size_factor = 1;  ///< GPU blocks per offloaded block
   std::uint32_t num_workers = 1;
   bool offload_prompt_only = true;    ///< fence: nothing that decoding adds is stored
   bool request_level_policy = false;  ///< fence: a loaded prefix is stored again (REQUEST_LEVEL)
@@ -49,7 +49,7 @@ struct OffloadingSpec {
 ///     request_level_policy.
 std::optional<std::string> check_spec(const OffloadingSpec& spec);
 
-/// What the scheduler's half tells the workers about a step.
+/// What the scheduler's half sends to the workers for a step.
 struct OffloadingConnectorMetadata final : KVConnectorMetadata {
   /// hold: TransferJob::job is 0, each worker counts its own. One per request.
   std::vector<TransferJob> loads;              ///< in the order of their update_state_after_alloc
@@ -67,9 +67,9 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 /// The key of an offloaded block: of the request's hashes at hash_block_size, the one of the
 /// block's last hash block; fence: packed with the group's number (contract/pool/block_hash.h), as
 /// block keys. The manager is an OffloadingManager; "looks up", "touches" and so on are its
-/// operations. A lookup counts for the reuse filter, so that which keys are looked up, and how
-/// often, is part of the rules. With tiers it is a TieringOffloadingManager, whose operations name
-/// the request; it alone is told what is marked *(tiers)*.
+/// operations. Lookups count for the reuse filter, so the rules also say which keys are looked up,
+/// and how often. With tiers it is a TieringOffloadingManager, whose operations name the request;
+/// only that manager gets the calls marked *(tiers)*.
 /// g: tokens of a GPU block; f: block_size_factor; o = f * g.
 ///
 /// hold (one group)
@@ -148,7 +148,7 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///         r = hits in a row that reach the first key. "deferred" if one was pending.
 ///     r = 0, not deferred, ends the lookup with 0. Deferred: the lookup is deferred. Else limit =
 ///     min(limit, o * (s + r)). new = limit - c; new < o ends with 0. If new < total: a deferred
-///     lookup is not deferred any more and all groups will be asked again in a further pass; else,
+///     lookup is no longer deferred and all groups will be asked again in a further pass; else,
 ///     if a windowed group came before in this pass and no further pass is due, the windowed groups
 ///     will be asked again. total = new. A further pass, if due, begins after the last group.
 ///     At the end: deferred: ask again. With prefix caching, ask again if a key being loaded is
@@ -178,7 +178,7 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     3. Stores, in the order of output.scheduled: n = min(num_computed + scheduled, num_tokens,
 ///        max_offload_tokens), and with offload_prompt_only at most the prompt. By group: the
 ///        blocks from the cursor to n / o whose last GPU block is not 0, with a sliding window
-///        those that have no GPU block 0 (v0.23.0 looks at the last one there too, and tells of
+///        those that have no GPU block 0 (v0.23.0 looks at the last one there too, and reports
 ///        slots that it wrote a part of); where full-attention groups have one common offloaded
 ///        size greater than o, with a = that size / o and window < a, only those whose number
 ///        modulo a is at least a - window. None in any group: the
@@ -192,18 +192,18 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///
 /// update_connector_output(output)
 ///     Counts completed_jobs. A done job watches nothing; a done load's keys are not being loaded.
-///     A finished request without jobs is not known any more.
+///     A finished request without jobs is no longer known.
 ///
 /// request_finished(request)
 ///     on_request_finished *(tiers)*. Never holds. With jobs under way: they watch their blocks in
-///     full-attention groups from now on; else it is not known any more.
+///     full-attention groups from now on; else it is no longer known.
 ///
 /// reset_cache()
 ///     The next metadata flushes every job under way; the manager is reset; cursors are 0; no job
 ///     is under way any more, nothing is watched, nothing is being loaded. (v0.23.0 keeps the
 ///     requests' sets of jobs, and fails at the next store of such a request; it also asserts that
 ///     a step lies between two resets with jobs under way.) Succeeds.
-///     A finished request without jobs is not known any more.
+///     A finished request without jobs is no longer known.
 ///     With tiers: changes nothing, and does not succeed. (v0.23.0 forgets the jobs under way above
 ///     a manager that cannot be reset: their blocks stay reserved, or acquired, for ever;
 ///     vllm#44541.)
@@ -230,9 +230,8 @@ class OffloadingConnectorScheduler : public KVConnector {
 ///     start_load_kv       submits what is queued; starts the loads; forgets of those requests that
 ///                         they had stores
 ///     wait_for_save       queues the stores
-///     get_finished        takes what ended. A load: finished_recving. A store that was the last
-///     one
-///                         of a request that waits for its stores: finished_sending. Then, for each
+///     get_finished        takes what ended. A load: finished_recving. The last store of
+///                         a request that waits for its stores: finished_sending. Then, for each
 ///                         finished request: with stores that did not end it waits for them;
 ///                         without, but with ones that did: finished_sending, once.
 /// fence: transfers have the scheduler's numbers.
@@ -241,10 +240,10 @@ class OffloadingConnectorScheduler : public KVConnector {
 ///     wait_for_save       nothing
 ///     get_finished        queues the stores; takes what ended: completed_jobs, and a load:
 ///                         finished_recving
-/// Both: a transfer that ended well, of which it is known how long it took, is recorded in this
-/// step's statistics (contract/connectors/kv_connector_stats.h), as GPU_to_CPU or CPU_to_GPU, in
-/// the order of the results. A result of a transfer that is not under way is passed over. A failed
-/// load is reported as finished_recving, and its GPU blocks as invalid. hold: stores do not fail.
+/// Both: a transfer that succeeded, and whose duration is known, is recorded in this step's
+/// statistics (contract/connectors/kv_connector_stats.h), as GPU_to_CPU or CPU_to_GPU, in the order
+/// of the results. A result of a transfer that is not under way is passed over. A failed load is
+/// reported as finished_recving, and its GPU blocks as invalid. hold: stores do not fail.
 ///
 /// Aggregation over ranks: KVOutputAggregator (contract/connectors/kv_output_aggregator.h).
 

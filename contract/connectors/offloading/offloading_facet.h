@@ -4,11 +4,10 @@
 /// and what it shows. Everything that reads or writes them derives from the declarations here
 /// (contract/core/declare.h).
 ///
-/// Below the CPU cache there may be scripted tiers (contract/scripted/scripted_tier.h): what
-/// happens in them are commands, those that begin with `tier_`. They know keys alone, or are file
-/// tiers, in whose file system things go wrong by command, too. Where there is a file tier, slots
-/// have bytes: a rank's part of a slot is written when its copy engine has copied it, and what a
-/// file holds is what the slot held.
+/// Below the CPU cache there may be scripted tiers (contract/scripted/scripted_tier.h), which the
+/// commands that begin with `tier_` drive. A tier holds keys alone, or is a file tier, whose file
+/// system fails by command. With a file tier, slots have bytes: a rank's part of a slot is written
+/// when its copy engine has copied it, and a file holds what the slot held.
 
 #include <cstdint>
 #include <optional>
@@ -37,7 +36,7 @@ using kvfence::operator==;
 /// kNotInProfile: a store fails with hold.
 struct AdvanceTransfer : OfEngine {
   static constexpr Verb kVerb{"advance_transfer",
-                              "a rank's copy engine comes further with a transfer"};
+                              "a rank's copy engine makes progress with a transfer"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
                                             ErrorCode::kNotInProfile, ErrorCode::kUnknownJob};
   std::uint32_t rank = 0;
@@ -70,8 +69,8 @@ struct ReportTransferAgain : OfEngine {
   }
 };
 
-/// The statistics of each step that was taken in were given to the loggers, under an engine index:
-/// those in the text of the interval, which ends here, and Prometheus, which counts on.
+/// The loggers got the statistics of each step that was taken in, under an engine index: the one
+/// that writes the text of the interval, which ends here, and Prometheus, which keeps counting.
 /// Source: vLLM v0.23.0 v1/metrics/loggers.py LoggingStatLogger, PrometheusStatLogger;
 /// kv_connector/v1/metrics.py KVConnectorLogging.
 /// Errors: kNotInConfig: no OffloadingConnector, or one over a device, which measures nothing;
@@ -90,7 +89,7 @@ struct LogStats : OfEngine {
 /// Errors: kNotInConfig: no such tier.
 using tiering::TierFinish;
 
-/// What says which blocks a command on a tier is about: those of a request's prompt, by number.
+/// Names the blocks of a command on a tier: those of a request's prompt, by number.
 /// Errors: kNotInConfig: no such tier or group; kUnknownRequest; kBadRange: the prompt does not
 /// fill such an offloaded block.
 struct OfPrompt : tiering::OfTier {
@@ -180,8 +179,8 @@ struct Record {
   std::vector<std::uint32_t> engine_labels = {0};
   static void declare(auto& fields) {
     using S = Record;
-    fields.add("num_cpu_blocks", &S::num_cpu_blocks, "slots, one an offloaded block");
-    fields.optional("block_size_factor", &S::block_size_factor, "GPU blocks an offloaded block");
+    fields.add("num_cpu_blocks", &S::num_cpu_blocks, "slots, one per offloaded block");
+    fields.optional("block_size_factor", &S::block_size_factor, "GPU blocks per offloaded block");
     fields.optional("eviction_policy", &S::eviction_policy, "lru or arc");
     fields.optional("store_threshold", &S::store_threshold,
                     "lookups before a block may be stored; below 2: no filter");
@@ -223,7 +222,7 @@ struct Transfer {
     fields.add("gpu_blocks", &S::gpu_blocks, "group after group");
     fields.add("group_sizes", &S::group_sizes, "GPU blocks by group");
     fields.add("block_indices", &S::block_indices, "place of each group's first one in the table");
-    fields.add("slots", &S::slots, "one an offloaded block");
+    fields.add("slots", &S::slots, "one per offloaded block");
   }
 };
 
@@ -254,7 +253,7 @@ struct Operation {
   static void declare(auto& fields) {
     using S = Operation;
     fields.add("type", &S::type, "GPU_to_CPU or CPU_to_GPU");
-    fields.add("bytes", &S::bytes, "block_bytes a GPU block");
+    fields.add("bytes", &S::bytes, "block_bytes per GPU block");
     fields.add("microseconds", &S::microseconds, "that it took");
   }
 };

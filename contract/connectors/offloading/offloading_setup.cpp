@@ -34,8 +34,8 @@ std::optional<std::pair<std::string, std::string>> wrong_with_windows(
       const std::int64_t most = (window + offloaded - 1) / offloaded * factor;
       const std::int64_t step = std::gcd(std::int64_t{other.block_size} * factor, size);
       for (std::int64_t rest = step; rest < size; rest += step) {
-        const std::int64_t after = window - 1 - rest;  // tokens needed of earlier blocks
-        const std::int64_t needed = 1 + (after > 0 ? (after + size - 1) / size : 0);
+        const std::int64_t earlier = window - 1 - rest;  // tokens needed of earlier blocks
+        const std::int64_t needed = 1 + (earlier > 0 ? (earlier + size - 1) / size : 0);
         if (needed <= most) continue;
         return std::pair("a window of " + std::to_string(window) +
                              " tokens with block_size=" + std::to_string(size) +
@@ -63,7 +63,7 @@ std::vector<SecondaryTierConfig> tier_configs(const engine::offloading::Record& 
   return tiers;
 }
 
-/// The settings of a model with one byte per block, so that the slots are those of the configuration.
+/// The settings of a model with one byte per block: then the slots are the configuration's.
 Parsed<OffloadingSpec> create_spec(const engine::offloading::Record& config,
                                    const KVCacheManagerConfig& kv_cache, std::uint32_t num_ranks) {
   OffloadingSpecContext context;
@@ -141,7 +141,7 @@ SecondaryTierFactory scripted_tier_types(std::shared_ptr<TierCalls> calls,
 
 std::vector<SecondaryTierHandle> make_secondary_tiers(const ConnectorSetup& setup) {
   auto tiers = setup.tier_types.create_secondary_tiers(setup.primary, setup.spec);
-  KVFENCE_CHECK(tiers, "tiers of types that nobody has registered");
+  KVFENCE_CHECK(tiers, "tiers of types that are not registered");
   return std::move(*tiers);
 }
 

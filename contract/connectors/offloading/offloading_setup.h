@@ -43,7 +43,7 @@ struct ConnectorSetup {
 };
 
 /// The types kScriptedTier, and kScriptedFilesTier for one that keeps files, each with the settings
-/// place=0 and request_level=false. All that one factory makes share the list of calls.
+/// place=0 and request_level=false. All tiers of one factory share the list of calls.
 SecondaryTierFactory scripted_tier_types(std::shared_ptr<TierCalls> calls,
                                          MakeTierFiles make_files);
 
@@ -58,8 +58,8 @@ std::size_t slot_bytes_of(const OffloadingSpec& spec);
 std::optional<OffloadKey> key_of_prompt_block(const OffloadingSpec& spec, const Request& prompt,
                                               GroupId group, std::uint32_t block);
 
-/// What the connector of a record is built from, or what is wrong with it: what was found, and what
-/// is expected. Besides what check_spec says: a windowed group loads at most its window, wherever
+/// Returns what the connector of a record is built from, or what is wrong with it: what was found,
+/// and what is expected. Besides check_spec: a windowed group loads at most its window, wherever
 /// the others end hits (as upstream asserts).
 Parsed<ConnectorSetup> make_connector_setup(const engine::offloading::Record& record,
                                             const SchedulerConfig& scheduler,

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Offloading specs by name: what a connector is told as `key=value` becomes an OffloadingSpec.
+/// Offloading specs by name: turns a connector's `key=value` settings into an OffloadingSpec.
 /// Source: vLLM v0.19.0 and v0.23.0 v1/kv_offload/factory.py OffloadingSpecFactory.
 
 #include <cstdint>
@@ -49,9 +49,9 @@ inline constexpr const char* kTieringOffloadingSpec = "TieringOffloadingSpec";
 ///   hold   the groups' one page size * the number of tensors;
 ///   fence  the sum of the tensors / num_gpu_blocks, rounded down.
 ///
-/// As Python's int(): a decimal is cut, and a string of digits is a number. A setting that there is
-/// not is an error, where upstream passes it over; so are a string for a flag, which upstream takes
-/// for true, and less memory than one slot takes.
+/// Numbers are read as by Python's int(): a decimal is truncated, and a string of digits is a
+/// number. An unknown setting is an error (upstream ignores it); so are a string for a flag
+/// (upstream takes it as true) and less memory than one slot takes.
 /// Source: vLLM v0.19.0 v1/kv_offload/{spec,cpu/spec}.py; v0.23.0 {base,cpu/spec}.py.
 Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& settings,
                                                 const OffloadingSpecContext& context,
@@ -69,7 +69,7 @@ Parsed<OffloadingSpec> make_tiering_offloading_spec(const std::vector<Field>& se
                                                     const OffloadingSpecContext& context,
                                                     const std::string& file = {});
 
-/// A value. Knows nothing at first; built_in_offloading_specs() has the two above.
+/// A value, empty at first; built_in_offloading_specs() has the two above.
 class OffloadingSpecFactory {
  public:
   /// Errors: the name is taken.

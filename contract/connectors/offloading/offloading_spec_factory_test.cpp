@@ -1,5 +1,5 @@
 // Goal: settings become the spec that upstream would build, and each bad one is named. Method: the
-// arithmetic by hand, for both forms; one mistake a case.
+// arithmetic by hand, for both forms; one mistake per case.
 
 #include "contract/connectors/offloading/offloading_spec_factory.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What the SimpleCPUOffloadConnector is: CPU memory as a second block pool, with the groups of the
-/// GPU's, and which blocks are copied between the two. The rules of its two halves stand here,
-/// once; `reference/` and `optimized/` each code them.
+/// The SimpleCPUOffloadConnector: CPU memory as a second block pool, with the groups of the GPU's,
+/// and which blocks are copied between the two. This file states the rules of its two halves once;
+/// `reference/` and `optimized/` implement them independently.
 ///
 /// Source: vLLM v0.19.0 and v0.23.0 v1/simple_kv_offload/{manager,worker,copy_backend,metadata}.py,
 /// distributed/kv_transfer/kv_connector/v1/simple_cpu_offload_connector.py.
@@ -46,21 +46,21 @@ std::optional<std::string> check_spec(const SimpleCPUOffloadSpec& spec);
 /// Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py _derive_cpu_config, __init__.
 KVCacheManagerConfig cpu_kv_cache_config(const SimpleCPUOffloadSpec& spec);
 
-/// Loads and stores are *events*, numbered apart, each from 0. In the engine of a rank, where both
-/// have one sequence of numbers, an event has this one, from which both come back.
+/// Loads and stores are *events*, each numbered from 0. A rank's engine has one sequence of numbers
+/// for both: transfer_number maps an event to it; the other two map back.
 constexpr JobId transfer_number(JobId event, bool is_store) {
   return 2 * event + (is_store ? 1 : 0);
 }
 constexpr JobId event_of(JobId transfer) { return transfer / 2; }
 constexpr bool is_store_transfer(JobId transfer) { return transfer % 2 == 1; }
 
-/// What the scheduler's half tells the workers about a step. The lists of a direction are of one
+/// What the scheduler's half sends to the workers for a step. The lists of a direction have one
 /// length: block k goes to block k.
 struct SimpleCPUOffloadMetadata final : KVConnectorMetadata {
   std::optional<JobId> load_event;  ///< nothing: no loads in this step
   std::vector<BlockId> load_gpu_blocks;
   std::vector<BlockId> load_cpu_blocks;
-  std::vector<std::string> load_requests;  ///< whose loads the event has, in order; upstream tells
+  std::vector<std::string> load_requests;  ///< whose loads the event has, in order; upstream has
                                            ///< of those of all events under way
   std::optional<JobId> store_event;        ///< nothing: no stores in this step
   std::vector<BlockId> store_gpu_blocks;
@@ -136,10 +136,10 @@ struct PinnedHit {
 ///     The group's place stands after what was stored or passed over. The request's CPU blocks are
 ///     taken and its GPU blocks touched before the next request's turn.
 ///   Lazy: t = 2 * the sum over groups of: Mamba 2; sliding window ceil(window / g) + 1; else
-///     ceil(max_num_batched_tokens / g). The cursor, if its block is not free any more, is
+///     ceil(max_num_batched_tokens / g). The cursor, if its block is no longer free, is
 ///     forgotten. From the block after the cursor, at first the head, along the GPU's free queue:
 ///     at most t blocks, and no further once as many are to be stored as CPU blocks are free; the
-///     cursor stands at the last one looked at. Each that carries a key which the CPU pool has not
+///     cursor stands at the last one looked at. Each that carries a key that is not in the CPU pool
 ///     is stored, also if another one of that key is.
 ///
 /// update_connector_output(output)
@@ -157,8 +157,8 @@ struct PinnedHit {
 ///     known any more. Never holds: what copies touch is held in the GPU pool.
 ///
 /// take_events(out)
-///     Nothing. (Upstream tells of evictions from CPU memory as removals from the GPU's, and never
-///     of stores.)
+///     Nothing. (Upstream reports evictions from CPU memory as removals from the GPU's, and reports
+///     no stores.)
 ///
 /// reset_cache()
 ///     Fails, and changes nothing: upstream has none, and raises.
@@ -173,7 +173,7 @@ class SimpleCPUOffloadScheduler : public KVConnector {
   /// Upstream's has_pending_transfers: whether a store event is not completed.
   virtual bool has_pending_stores() const = 0;
 
-  /// Lazy: the last block that the walk looked at, as long as it was not forgotten.
+  /// Lazy: the last block that the walk looked at, unless it was forgotten.
   virtual std::optional<BlockId> lazy_cursor() const = 0;
 
   /// In the order of pinning.
@@ -192,7 +192,7 @@ class SimpleCPUOffloadScheduler : public KVConnector {
 ///                         not reported: of a load, load_requests are finished_recving, in order;
 ///                         of a store, the event is in completed_jobs. Ascending.
 /// Transfers of one direction end in the order of their submission: one stream copies them.
-/// Transfers do not fail: upstream has no word for it.
+/// Transfers do not fail: upstream cannot report it.
 ///
 /// Aggregation over ranks: KVOutputAggregator (contract/connectors/kv_output_aggregator.h).
 

@@ -23,12 +23,12 @@ namespace engine::simple {
 
 using kvfence::operator==;
 
-/// Which copy follows from the order: the oldest of its direction that has not ended.
+/// The copy is the oldest of its direction that has not ended.
 /// Errors: kBadRange: neither part nor finished, for copies do not fail; kNotInConfig: no such
 /// rank, or a device copies; kUnknownJob: no copy of that direction is under way there.
 struct AdvanceCopy : OfEngine {
   static constexpr Verb kVerb{"advance_copy",
-                              "a rank's copy engine comes further in one direction"};
+                              "a rank's copy engine makes progress in one direction"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange,
                                             ErrorCode::kUnknownJob};
   std::uint32_t rank = 0;
@@ -99,7 +99,7 @@ struct Pin {
 /// What a simple connector shows besides the report of its workers. What it holds in the GPU's
 /// pool shows in the scheduler's ref_cnts and free_queue.
 struct Observed {
-  // schedule: what the workers are told. Absent events: none in this step.
+  // schedule: what the workers get. Absent events: none in this step.
   Reusable<JobId> load_event;
   Reusable<std::vector<BlockId>> load_gpu_blocks;
   Reusable<std::vector<BlockId>> load_cpu_blocks;

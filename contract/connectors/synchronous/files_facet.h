@@ -30,7 +30,7 @@ namespace engine::files {
 
 using kvfence::operator==;
 
-/// One of kStorageOperations: of the operations on files those that can be made to fail here.
+/// One of kStorageOperations: the operations on files that can be made to fail here.
 struct StorageOperation {
   FileOperation operation = FileOperation::kWrite;
   StorageOperation() = default;
@@ -60,7 +60,7 @@ struct WriteEntry {
 
 /// Errors: kUnknownKey: no such folder.
 struct RemoveEntry {
-  static constexpr Verb kVerb{"remove_entry", "someone removes a folder with its files"};
+  static constexpr Verb kVerb{"remove_entry", "another process removes a folder with its files"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kUnknownKey};
   std::vector<TokenId> tokens;
   static void declare(auto& fields) {
@@ -81,7 +81,8 @@ struct OfFile {
 };
 
 struct RemoveFile : OfFile {
-  static constexpr Verb kVerb{"remove_file", "someone removes a layer's file; its folder stays"};
+  static constexpr Verb kVerb{"remove_file",
+                              "another process removes a layer's file; its folder stays"};
 };
 
 struct TruncateFile : OfFile {
@@ -103,13 +104,13 @@ struct FailNextFile {
 };
 
 /// `(example num_layers=1)` in the configuration: the ExampleConnector. Victims are the last to
-/// run: under the priority policy upstream's scheduler leaves blocks in its cache that nobody
-/// computed, which would be stored. No request has a salt or an adapter: it would get other KV.
+/// run: under the priority policy upstream's scheduler leaves blocks in its cache that were never
+/// computed, and they would be stored. No request has a salt or an adapter: it would get other KV.
 struct ExampleRecord {
   static constexpr std::string_view kWord = "example";
   std::uint32_t num_layers = 1;
   static void declare(auto& fields) {
-    fields.optional("num_layers", &ExampleRecord::num_layers, "a rank");
+    fields.optional("num_layers", &ExampleRecord::num_layers, "per rank");
   }
 };
 
@@ -120,7 +121,7 @@ struct DecodeBenchRecord {
   std::optional<bool> decode_bench_hma;
   static void declare(auto& fields) {
     using S = DecodeBenchRecord;
-    fields.optional("num_layers", &S::num_layers, "a rank");
+    fields.optional("num_layers", &S::num_layers, "per rank");
     fields.optional("decode_bench_hma", &S::decode_bench_hma, "overrides the profile's rule");
   }
 };
@@ -128,7 +129,7 @@ struct DecodeBenchRecord {
 /// What a synchronous connector shows. An update with a failed file has no outputs: what it shows
 /// of scheduler and KV caches is the new engine's.
 struct Observed {
-  // schedule: what the workers are told
+  // schedule: what the workers get
   Reusable<std::vector<FileTransfer>> file_transfers;
   Reusable<std::vector<BlockFill>> fills;
 

@@ -1,28 +1,29 @@
 #pragma once
 
-/// What the ExampleConnector keeps KV in: folders by name, each with one file a layer. It outlives
-/// the engine, and other engines use it too. Its rules stand here, once; `reference/` (in memory)
-/// and `optimized/` (on files) each code them.
+/// The storage of the ExampleConnector: folders by name, each with one file per layer. It outlives
+/// the engine, and other engines use it too. This file states its rules once; `reference/` (in
+/// memory) and `optimized/` (on files) implement them independently.
 ///
 /// Source: vLLM v0.19.0 and v0.23.0
 /// distributed/kv_transfer/kv_connector/v1/example_connector.py _generate_foldername_debug,
 /// _generate_filename_debug; safetensors.torch save_file, load_file.
 ///
-/// A file is *whole* if it ends where it was meant to. One that is not can not be loaded; of what
-/// it holds nothing is known.
+/// A file is *whole* if it has its full length. A file that is not whole cannot be loaded; its
+/// contents are unspecified.
 ///
 /// save(folder, layer, symbols)
 ///     kMakeFolder: the folder is made, if it is not there. kCreate: what has the file's name goes,
 ///     and an empty file comes. kWrite: it gets the symbols, in order, and is whole.
-///     False: an operation failed, and those after it are left out. Failing, kMakeFolder does
-///     nothing; kCreate leaves no file of that name; kWrite leaves a file that is not whole.
+///     False: an operation failed, and those after it are left out. A failed kMakeFolder does
+///     nothing; a failed kCreate leaves no file of that name; a failed kWrite leaves a file that is
+///     not whole.
 ///
 /// load(folder, layer, symbols)
 ///     kMakeFolder, as above: upstream names a file by making its folder, also to read it. kOpen:
 ///     the file has to be there. kRead: its symbols, in order; what is not whole shows here.
 ///     False: an operation failed, and those after it are left out; the file is not there, is not
-///     whole, or does not hold as many symbols as are asked for. Then symbols are what they
-///     were, and so is storage, but for the folder.
+///     whole, or does not hold as many symbols as are asked for. Then symbols are unchanged, and so
+///     is storage, except for the folder.
 ///
 /// folder_exists(folder)
 ///     Whether it is there, with or without files. Does not fail.
@@ -70,7 +71,7 @@ inline constexpr std::array<FileOperation, 5> kStorageOperations = {
 /// The name of a layer's file in its folder: "model.layers.<layer>.self_attn.attn.safetensors".
 std::string layer_file_name(std::uint32_t layer);
 
-/// As the connector knows it.
+/// The storage as the connector sees it.
 class SharedStorage {
  public:
   virtual ~SharedStorage() = default;
@@ -81,7 +82,7 @@ class SharedStorage {
   virtual bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) = 0;
 };
 
-/// The same, with the world around it.
+/// The same, with what the world around it does.
 class StorageWorld : public SharedStorage {
  public:
   /// Requires: one of kStorageOperations.
@@ -95,7 +96,7 @@ class StorageWorld : public SharedStorage {
   /// With its files. False, here and below: it is not there.
   virtual bool remove_folder(std::string_view folder) = 0;
   virtual bool remove_file(std::string_view folder, std::uint32_t layer) = 0;
-  /// The file is not whole any more.
+  /// The file is no longer whole.
   virtual bool truncate_file(std::string_view folder, std::uint32_t layer) = 0;
 
   // ---- For an observer ----

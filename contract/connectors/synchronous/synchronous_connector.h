@@ -1,9 +1,9 @@
 #pragma once
 
-/// What the two synchronous connectors are: the ExampleConnector, which keeps prompts in files, and
-/// the DecodeBenchConnector, which fills blocks with dummies as if another engine had computed
-/// them. Both do their work within the step that needs it. The rules of their two halves stand
-/// here, once; `reference/` and `optimized/` each code them.
+/// The two synchronous connectors: the ExampleConnector, which keeps prompts in files, and the
+/// DecodeBenchConnector, which fills blocks with dummies as if another engine had computed them.
+/// Both do their work within the step that needs it. This file states the rules of their two halves
+/// once; `reference/` and `optimized/` implement them independently.
 ///
 /// Source: vLLM v0.19.0 and v0.23.0
 /// distributed/kv_transfer/kv_connector/v1/{example_connector,decode_bench_connector}.py.
@@ -52,8 +52,8 @@ struct SynchronousConnectorSpec {
 ///   - decode_bench: one group before Rules::decode_bench_hma.
 std::optional<std::string> check_spec(const SynchronousConnectorSpec& spec);
 
-/// n tokens without the last one, rounded down to whole blocks: of what is asked for in a step, so
-/// many tokens are kept in files. 0 of no token. (Upstream: -block_size.)
+/// How many of n requested tokens files keep: n - 1, rounded down to whole blocks; 0 if n is 0
+/// (upstream: -block_size).
 /// Source: vLLM v0.19.0 example_connector.py align_to_block_size.
 constexpr std::uint32_t align_to_block_size(std::uint32_t num_tokens, std::uint32_t block_size) {
   return num_tokens == 0 ? 0 : (num_tokens - 1) / block_size * block_size;
@@ -66,7 +66,7 @@ constexpr std::uint32_t align_to_block_size(std::uint32_t num_tokens, std::uint3
 std::string folder_name(std::span<const TokenId> tokens,
                         std::span<const MmFeature> mm_features = {});
 
-/// What the scheduler's half tells the workers about a step.
+/// What the scheduler's half sends to the workers for a step.
 struct SynchronousConnectorMetadata final : KVConnectorMetadata {
   void add_to(StateHash& hash) const override { hash.add_all(transfers, fills); }
 
@@ -105,7 +105,7 @@ struct SynchronousConnectorMetadata final : KVConnectorMetadata {
 ///                                  whole prompt's name as many blocks as the request has.)
 ///     then of the cached ones, in order, that are resumed and need a load: a load of the first
 ///     align_to_block_size(t, b) tokens, t = num_computed_tokens + its tokens of the step, outputs
-///     included: no folder that was found, but with its last block or outputs after it.
+///     included: not the folder that was found, but the one with the last block or outputs, too.
 ///     Blocks: the first ones of m. No request needs a load any more.
 ///     Requires: each request that needs a load is one of these (upstream asserts).
 ///
@@ -120,13 +120,13 @@ struct SynchronousConnectorMetadata final : KVConnectorMetadata {
 ///
 /// update_state_after_alloc(request, blocks, n_ext)
 ///     With n_ext > 0: a fill of n_ext tokens: of each group the first ceil(n_ext / b) blocks of
-///     the request, also where the local hit has these already and the tokens are after. It is
-///     filled from now on.
+///     the request, even where the local hit has these already and the tokens come after them. It
+///     is filled from now on.
 ///
 /// build_connector_meta(output)
 ///     The fills since the last call, in the order of their update_state_after_alloc.
 ///
-/// request_finished(request): it is not filled any more. Never holds.
+/// request_finished(request): it is no longer filled. Never holds.
 ///
 /// A resumed request is not filled again: it computes what it lost.
 class SynchronousConnectorScheduler : public KVConnector {
@@ -170,9 +170,9 @@ struct SynchronousWorkerReport {
 ///                     and takes all layers for these.
 ///     save_kv_layer   nothing
 ///
-/// What becomes of a failure. Upstream raises out of the worker, and its engine dies. So here: the
-/// step ends at the first rank that fails, in order, and with it the engine. A new one starts over
-/// the same storage: no request, no cache, nothing computed.
+/// Failures: upstream raises in the worker, and its engine exits. Here the step ends at the first
+/// rank that fails, in order, and the engine ends with it. A new one starts over the same storage,
+/// with no request, no cache and nothing computed.
 class SynchronousConnectorWorker : public KVConnectorWorker {
  public:
   /// kv_cache, of the rank, and report: outlive it. The report gets what each call did.
