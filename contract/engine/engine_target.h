@@ -44,7 +44,7 @@ struct OfRanks : OfEngine {
   std::optional<std::uint32_t> rank = std::nullopt;
   static void declare(auto& fields) {
     fields.optional("rank", &OfRanks::rank, Domain::kCount,
-                    "whose; by default all that have come least far");
+                    "the rank; by default all that are furthest behind");
     OfEngine::declare(fields);
   }
 };
@@ -64,7 +64,7 @@ struct Advance : OfEngine {
   std::uint32_t rank = 0;
   static void declare(auto& fields) {
     fields.add("stream", &Advance::stream, Domain::kChoice, "compute, store or load");
-    fields.optional("rank", &Advance::rank, Domain::kCount, "whose");
+    fields.optional("rank", &Advance::rank, Domain::kCount, "the rank");
     OfEngine::declare(fields);
   }
 };
@@ -83,7 +83,7 @@ struct FailNext : OfEngine {
   static void declare(auto& fields) {
     using S = FailNext;
     fields.add("stream", &S::stream, Domain::kChoice, "store or load");
-    fields.optional("rank", &S::rank, Domain::kCount, "whose");
+    fields.optional("rank", &S::rank, Domain::kCount, "the rank");
     fields.optional(
         "fault", &S::fault, Domain::kChoice,
         "copy: nothing is copied; wait: likewise, and it does not wait; record: its end is "
@@ -156,7 +156,7 @@ struct DeviceTransfer {
     using S = DeviceTransfer;
     fields.optional("rank", &S::rank, "where");
     fields.add("job", &S::job, "its number");
-    fields.add("request", &S::request, "for whom");
+    fields.add("request", &S::request, "its request");
     fields.optional("store", &S::store, "to CPU memory");
     fields.add("gpu_blocks", &S::gpu_blocks, "group after group, in the order of their tokens");
     fields.add("group_sizes", &S::group_sizes, "GPU blocks by group");

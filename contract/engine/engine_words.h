@@ -91,7 +91,7 @@ struct Sample {
   std::vector<TokenId> tokens;
   static void declare(auto& fields) {
     using S = Sample;
-    fields.add("request", &S::request, Domain::kRequest, "who");
+    fields.add("request", &S::request, Domain::kRequest, "the request");
     fields.add("tokens", &S::tokens, Domain::kTokens, "what");
   }
 };
@@ -144,7 +144,7 @@ struct UpdateDraftTokenIds : OfEngine {
   std::vector<TokenId> tokens;
   static void declare(auto& fields) {
     using S = UpdateDraftTokenIds;
-    fields.add("request", &S::request, Domain::kRequest, "whose");
+    fields.add("request", &S::request, Domain::kRequest, "the request");
     fields.add("tokens", &S::tokens, Domain::kTokens, "drafts");
     OfEngine::declare(fields);
   }
@@ -155,7 +155,7 @@ struct GrammarCompiled {
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::string request;
   static void declare(auto& fields) {
-    fields.add("request", &GrammarCompiled::request, Domain::kRequest, "whose");
+    fields.add("request", &GrammarCompiled::request, Domain::kRequest, "the request");
   }
 };
 
@@ -231,7 +231,7 @@ struct ScriptConnector : ConnectorScript, OfEngine {
   std::string request;
   static void declare(auto& fields) {
     using S = ScriptConnector;
-    fields.add("request", &S::request, Domain::kRequest, "whose");
+    fields.add("request", &S::request, Domain::kRequest, "the request");
     ConnectorScript::declare(fields);
     OfEngine::declare(fields);
   }
@@ -275,7 +275,7 @@ struct ScheduledRequest {
   std::vector<TokenId> spec_tokens;
   static void declare(auto& fields) {
     using S = ScheduledRequest;
-    fields.add("request", &S::request, "who");
+    fields.add("request", &S::request, "the request");
     fields.add("num_tokens", &S::num_tokens, "tokens of this step");
     fields.add("samples", &S::samples, "whether output comes of it");
     fields.optional("spec_tokens", &S::spec_tokens, "drafts among them");
@@ -290,7 +290,7 @@ struct ScheduledNew {
   BlockLists blocks;
   static void declare(auto& fields) {
     using S = ScheduledNew;
-    fields.add("request", &S::request, "who");
+    fields.add("request", &S::request, "the request");
     fields.add("num_computed_tokens", &S::num_computed_tokens, "before this step");
     fields.add("blocks", &S::blocks, "all of its blocks");
   }
@@ -307,7 +307,7 @@ struct ScheduledCached {
   Reusable<BlockLists> blocks;
   static void declare(auto& fields) {
     using S = ScheduledCached;
-    fields.add("request", &S::request, "who");
+    fields.add("request", &S::request, "the request");
     fields.optional("resumed", &S::resumed, "blocks are all, not the new ones");
     fields.optional("all_token_ids", &S::all_token_ids, "was not in the step before");
     fields.add("num_computed_tokens", &S::num_computed_tokens, "before this step");
@@ -325,7 +325,7 @@ struct RequestOutput {
   std::optional<TokenId> stop_reason;
   static void declare(auto& fields) {
     using S = RequestOutput;
-    fields.add("request", &S::request, "whose");
+    fields.add("request", &S::request, "the request");
     fields.add("tokens", &S::tokens, "that were kept");
     fields.optional("status", &S::status, "where it finished");
     fields.optional("stop_reason", &S::stop_reason, "the stop token");

@@ -37,7 +37,7 @@ struct RequestBlocks {
   std::string request;
   BlockLists blocks;
   static void declare(auto& fields) {
-    fields.add("request", &RequestBlocks::request, "whose");
+    fields.add("request", &RequestBlocks::request, "the request");
     fields.add("blocks", &RequestBlocks::blocks, "by group");
   }
 };

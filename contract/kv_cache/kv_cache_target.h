@@ -102,7 +102,7 @@ struct AllocateSlots {
   bool was_preempted = false;
   static void declare(auto& fields) {
     using S = AllocateSlots;
-    fields.add("request", &S::request, Domain::kRequest, "for whom");
+    fields.add("request", &S::request, Domain::kRequest, "its request");
     fields.add("num_computed_tokens", &S::num_computed_tokens, Domain::kTokenCount,
                "there already");
     fields.add("num_new_tokens", &S::num_new_tokens, Domain::kTokenCount, "to be computed now");

@@ -40,7 +40,7 @@ struct AppendTokens {
   std::vector<TokenId> tokens;
   static void declare(auto& fields) {
     using S = AppendTokens;
-    fields.add("request", &S::request, Domain::kRequest, "whose");
+    fields.add("request", &S::request, Domain::kRequest, "the request");
     fields.add("tokens", &S::tokens, Domain::kTokens, "generated tokens");
   }
 };

@@ -50,7 +50,7 @@ struct ConnectorCall {
     fields.add("method", &S::method, "upstream's name");
     fields.optional("child", &S::child, "of which child");
     fields.optional("rank", &S::rank, "of which worker of a child");
-    fields.optional("request", &S::request, "about whom");
+    fields.optional("request", &S::request, "its request");
     fields.optional("num_tokens", &S::num_tokens, "what was passed");
     fields.optional("answer", &S::answer, "what was answered");
     fields.optional("blocks", &S::blocks, "what was passed");

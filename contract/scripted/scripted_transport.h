@@ -42,11 +42,11 @@ struct ReadState : ReadSpec {
     fields.add("read", &S::read, "its number");
     fields.optional("rank", &S::rank, "the consumer's");
     fields.optional("remote_rank", &S::remote_rank, "the producer's");
-    fields.add("request", &S::request, "for whom");
-    fields.add("remote_request", &S::remote_request, "of whom");
+    fields.add("request", &S::request, "its request");
+    fields.add("remote_request", &S::remote_request, "the producer's request");
     fields.add("local_blocks", &S::local_blocks, "into");
     fields.add("remote_blocks", &S::remote_blocks, "from, one by one");
-    fields.add("progress", &S::progress, "how far");
+    fields.add("progress", &S::progress, "its progress");
   }
   bool is_under_way() const {
     return progress == TransferProgress::kSubmitted || progress == TransferProgress::kPart;

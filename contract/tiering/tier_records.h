@@ -146,7 +146,7 @@ struct CallRecordOf {
     using S = CallRecordOf;
     fields.add("method", &S::method, "upstream's name");
     fields.add("tier", &S::tier, "of which tier");
-    fields.optional("request", &S::request, "for whom");
+    fields.optional("request", &S::request, "its request");
     fields.optional("job", &S::job, "its number");
     fields.optional("keys", &S::keys, "which blocks");
     fields.optional("slots", &S::slots, "of the primary tier");
@@ -169,7 +169,7 @@ struct TransferOf {
     fields.optional("job", &S::job, "its number, once it is submitted");
     fields.add("tier", &S::tier, "with which tier");
     fields.optional("promotion", &S::promotion, "up, else a cascade");
-    fields.add("request", &S::request, "for whom");
+    fields.add("request", &S::request, "its request");
     fields.add("keys", &S::keys, "which blocks");
     fields.add("slots", &S::slots, "of the primary tier");
   }

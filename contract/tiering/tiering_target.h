@@ -37,7 +37,7 @@ using offload::TakeEvents;
 struct OfRequest {
   std::string request;
   static void declare(auto& fields) {
-    fields.add("request", &OfRequest::request, Domain::kRequest, "for whom");
+    fields.add("request", &OfRequest::request, Domain::kRequest, "its request");
   }
 };
 

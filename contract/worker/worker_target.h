@@ -61,7 +61,7 @@ struct Wait {
 };
 
 struct Shutdown {
-  static constexpr Verb kVerb{"shutdown", "ends and reports all transfers; takes none any more"};
+  static constexpr Verb kVerb{"shutdown", "ends and reports all transfers; no longer accepts any"};
 };
 
 struct Forward {
@@ -89,7 +89,7 @@ struct Advance {
     fields.optional(
         "steps", &S::steps, Domain::kCount,
         "so many reads and writes of pieces of a transfer, but not its last; 0: all of it");
-    fields.optional("rank", &S::rank, Domain::kCount, "whose device");
+    fields.optional("rank", &S::rank, Domain::kCount, "the rank");
   }
 };
 
@@ -102,7 +102,7 @@ struct FailNext {
     using S = FailNext;
     fields.add("fault", &S::fault, Domain::kChoice,
                "copy, wait, record, late, partial, sticky or none");
-    fields.optional("rank", &S::rank, Domain::kCount, "on whose device; on no other any more");
+    fields.optional("rank", &S::rank, Domain::kCount, "the rank; no other rank keeps a fault");
   }
 };
 
@@ -125,7 +125,7 @@ struct Page {
     fields.add("generation", &S::generation, "which forward, from 1; 0: nothing");
     fields.optional("torn", &S::torn, "neither empty nor one block");
     fields.optional("undefined", &S::undefined, "a write of it may be under way");
-    fields.optional("rank", &S::rank, "whose");
+    fields.optional("rank", &S::rank, "the rank");
   }
 };
 

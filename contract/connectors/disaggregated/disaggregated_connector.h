@@ -61,7 +61,7 @@ struct ProducerMetadata final : KVConnectorMetadata {
     std::string request;
     std::optional<Seconds> expires;  ///< when its blocks are given back unread
     static void declare(auto& fields) {
-      fields.add("request", &Send::request, "whose blocks");
+      fields.add("request", &Send::request, "the finished request");
       fields.add("expires", &Send::expires, "given back unread then");
     }
     void add_to(StateHash& hash) const { hash.add_all(request, expires); }
@@ -85,8 +85,8 @@ struct ConsumerMetadata final : KVConnectorMetadata {
     std::vector<BlockId> remote_blocks;  ///< as many
     static void declare(auto& fields) {
       using S = Receive;
-      fields.add("request", &S::request, "for whom");
-      fields.add("remote_request", &S::remote_request, "of whom");
+      fields.add("request", &S::request, "its request");
+      fields.add("remote_request", &S::remote_request, "the producer's request");
       fields.optional("local_blocks", &S::local_blocks, "into; none: a notice alone");
       fields.optional("remote_blocks", &S::remote_blocks, "from, one by one");
     }

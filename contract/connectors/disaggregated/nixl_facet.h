@@ -79,7 +79,7 @@ struct AdvanceClock {
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kBadRange};
   Seconds seconds = 0;
   static void declare(auto& fields) {
-    fields.add("seconds", &AdvanceClock::seconds, Domain::kCount, "how much");
+    fields.add("seconds", &AdvanceClock::seconds, Domain::kCount, "seconds to add");
   }
 };
 
@@ -105,7 +105,7 @@ struct FinishedPrefill {
   std::vector<BlockId> blocks;
   static void declare(auto& fields) {
     using S = FinishedPrefill;
-    fields.add("request", &S::request, "of whom");
+    fields.add("request", &S::request, "the finished request");
     fields.add("blocks", &S::blocks, "where its KV is, group by group");
   }
 };

@@ -68,8 +68,8 @@ struct ChosenConnector {
   std::string request;
   std::uint32_t child = 0;
   static void declare(auto& fields) {
-    fields.add("request", &ChosenConnector::request, "whose");
-    fields.add("child", &ChosenConnector::child, "who loads it");
+    fields.add("request", &ChosenConnector::request, "the request");
+    fields.add("child", &ChosenConnector::child, "the child that loads it");
   }
   void add_to(StateHash& hash) const { hash.add_all(request, child); }
 };
@@ -99,7 +99,7 @@ struct ClientParams {
   std::string request;
   std::string params;
   static void declare(auto& fields) {
-    fields.add("request", &ClientParams::request, "whose");
+    fields.add("request", &ClientParams::request, "the request");
     fields.add("params", &ClientParams::params, "those of the one child with some");
   }
   void add_to(StateHash& hash) const { hash.add_all(request, params); }

@@ -64,8 +64,8 @@ struct Extra : ExtraAsyncSaves {
   std::optional<std::uint32_t> rank;
   static void declare(auto& fields) {
     using S = Extra;
-    fields.optional("rank", &S::rank, "whose worker knows; none: no metadata yet");
-    fields.add("request", &S::request, "whose");
+    fields.optional("rank", &S::rank, "the rank whose worker has it; none: no metadata yet");
+    fields.add("request", &S::request, "the request");
     fields.add("saves", &S::saves, "how many");
   }
 };

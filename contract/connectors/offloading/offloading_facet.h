@@ -45,7 +45,7 @@ struct AdvanceTransfer : OfEngine {
   std::uint32_t microseconds = 0;
   static void declare(auto& fields) {
     using S = AdvanceTransfer;
-    fields.optional("rank", &S::rank, Domain::kCount, "whose");
+    fields.optional("rank", &S::rank, Domain::kCount, "the rank");
     fields.add("job", &S::job, Domain::kNumber, "which transfer");
     fields.optional("progress", &S::progress, Domain::kChoice, "part, finished or failed");
     fields.optional("microseconds", &S::microseconds, Domain::kCount,
@@ -63,7 +63,7 @@ struct ReportTransferAgain : OfEngine {
   JobId job = 0;
   static void declare(auto& fields) {
     using S = ReportTransferAgain;
-    fields.optional("rank", &S::rank, Domain::kCount, "whose");
+    fields.optional("rank", &S::rank, Domain::kCount, "the rank");
     fields.add("job", &S::job, Domain::kNumber, "which transfer");
     OfEngine::declare(fields);
   }
@@ -218,7 +218,7 @@ struct Transfer {
   static void declare(auto& fields) {
     using S = Transfer;
     fields.optional("job", &S::job, "its number; with hold each worker has its own");
-    fields.add("request", &S::request, "for whom");
+    fields.add("request", &S::request, "its request");
     fields.add("gpu_blocks", &S::gpu_blocks, "group after group");
     fields.add("group_sizes", &S::group_sizes, "GPU blocks by group");
     fields.add("block_indices", &S::block_indices, "place of each group's first one in the table");
@@ -238,9 +238,9 @@ struct EngineTransfer {
     using S = EngineTransfer;
     fields.optional("rank", &S::rank, "where");
     fields.add("job", &S::job, "its number");
-    fields.add("request", &S::request, "for whom");
+    fields.add("request", &S::request, "its request");
     fields.optional("store", &S::store, "to CPU memory");
-    fields.add("progress", &S::progress, "how far");
+    fields.add("progress", &S::progress, "its progress");
   }
 };
 

@@ -36,7 +36,7 @@ struct AdvanceCopy : OfEngine {
   TransferProgress progress = TransferProgress::kFinished;
   static void declare(auto& fields) {
     using S = AdvanceCopy;
-    fields.optional("rank", &S::rank, Domain::kCount, "whose");
+    fields.optional("rank", &S::rank, Domain::kCount, "the rank");
     fields.optional("store", &S::store, Domain::kFlag, "to CPU memory, else from there");
     fields.optional("progress", &S::progress, Domain::kChoice, "part or finished");
     OfEngine::declare(fields);
@@ -80,7 +80,7 @@ struct Copy {
     fields.optional("rank", &S::rank, "where");
     fields.optional("store", &S::store, "to CPU memory");
     fields.add("event", &S::event, "its number in its direction");
-    fields.add("progress", &S::progress, "how far");
+    fields.add("progress", &S::progress, "its progress");
   }
 };
 
@@ -91,7 +91,7 @@ struct Pin {
   std::vector<BlockId> cpu_blocks;
   static void declare(auto& fields) {
     using S = Pin;
-    fields.add("request", &S::request, "for whom");
+    fields.add("request", &S::request, "its request");
     fields.add("cpu_blocks", &S::cpu_blocks, "group after group");
   }
 };
@@ -126,7 +126,7 @@ struct Observed {
     fields.result("load_event", &S::load_event, "number of this step's loads");
     fields.result("load_gpu_blocks", &S::load_gpu_blocks, "where they go");
     fields.result("load_cpu_blocks", &S::load_cpu_blocks, "where they come from");
-    fields.result("load_requests", &S::load_requests, "for whom, in order");
+    fields.result("load_requests", &S::load_requests, "their requests, in order");
     fields.result("store_event", &S::store_event, "number of this step's stores");
     fields.result("store_gpu_blocks", &S::store_gpu_blocks, "where they come from");
     fields.result("store_cpu_blocks", &S::store_cpu_blocks, "where they go");

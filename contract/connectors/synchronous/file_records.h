@@ -25,7 +25,7 @@ struct FileTransfer {
   std::vector<BlockId> blocks;   ///< [num_tokens / block_size]; upstream: all of their slots
   static void declare(auto& fields) {
     using S = FileTransfer;
-    fields.add("request", &S::request, "for whom");
+    fields.add("request", &S::request, "its request");
     fields.optional("store", &S::store, "into files, else from there");
     fields.add("folder", &S::folder, "where the files are");
     fields.add("num_tokens", &S::num_tokens, "leading ones");
@@ -42,7 +42,7 @@ struct BlockFill {
   BlocksByGroup blocks;
   static void declare(auto& fields) {
     using S = BlockFill;
-    fields.add("request", &S::request, "for whom");
+    fields.add("request", &S::request, "its request");
     fields.add("num_tokens", &S::num_tokens, "how many");
     fields.add("blocks", &S::blocks, "by group");
   }
@@ -59,7 +59,7 @@ struct FileCopy {
   std::vector<KVSymbol> symbols;  ///< [blocks * block_size], by token
   static void declare(auto& fields) {
     using S = FileCopy;
-    fields.add("request", &S::request, "for whom");
+    fields.add("request", &S::request, "its request");
     fields.add("layer", &S::layer, "of all ranks' layers");
     fields.add("folder", &S::folder, "where the file is");
     fields.add("blocks", &S::blocks, "into or from which");
@@ -75,7 +75,7 @@ struct FilledBlocks {
   std::vector<BlockId> blocks;
   static void declare(auto& fields) {
     using S = FilledBlocks;
-    fields.add("request", &S::request, "for whom");
+    fields.add("request", &S::request, "its request");
     fields.add("layer", &S::layer, "of all ranks' layers");
     fields.add("blocks", &S::blocks, "which");
   }
@@ -90,7 +90,7 @@ struct FailedFile {
   std::string folder;
   static void declare(auto& fields) {
     using S = FailedFile;
-    fields.add("request", &S::request, "for whom");
+    fields.add("request", &S::request, "its request");
     fields.optional("store", &S::store, "it was to be written");
     fields.add("layer", &S::layer, "of all ranks' layers");
     fields.add("folder", &S::folder, "where the file is, or should be");
