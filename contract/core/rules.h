@@ -13,7 +13,7 @@
 
 namespace kvfence {
 
-/// What each stands for: kRuleFields. Defaults are those of v0.19.
+/// kRuleFields says what each stands for. Defaults are those of v0.19.
 struct Rules {
   bool free_blocks_prepend = false;
   bool cache_full_blocks_mask = false;

@@ -101,8 +101,8 @@ constexpr auto words_of(ErrorCode) {
   });
 }
 
-/// An assertion about kvfence itself, as KVFENCE_CHECK: what its caller has checked before is not
-/// refused. The place is the caller's.
+/// An assertion about kvfence itself, as KVFENCE_CHECK: an operation that its caller has checked is
+/// not refused. It reports the caller's place.
 inline void must(ErrorCode code, std::string_view why, const char* file = __builtin_FILE(),
                  int line = __builtin_LINE()) {
   if (code != ErrorCode::kNone) [[unlikely]]

@@ -78,7 +78,7 @@ struct EngineSetup : ConnectorParts {
   // Over a device, by the number that the engine of a rank has for a transfer.
 
   bool is_of_simple(JobId transfer) const;
-  /// What its connector calls it.
+  /// The number that its connector has for it.
   JobId own_number(JobId transfer) const;
   /// The pages of CPU memory, one per GPU block. Requires: counts that fit.
   std::vector<std::uint32_t> cpu_pages_of(const engine::DeviceTransfer& transfer) const;

@@ -7,8 +7,8 @@
 /// (contract/core/declare.h).
 ///
 /// Over scripted copies a step that was planned goes to the workers when its output is taken in:
-/// `update` runs the workers' halves of every rank for the oldest step, makes one report of theirs,
-/// and gives it to the scheduler with what was sampled.
+/// `update` runs the workers' halves of every rank for the oldest step, aggregates their reports,
+/// and gives the result to the scheduler with what was sampled.
 ///
 /// Over a device a step goes through three commands of its own: `execute` gives it to the ranks,
 /// `poll` asks their halves what is over, `update` waits for the forward and takes its tokens in,
@@ -37,8 +37,8 @@ namespace engine {
 
 // ---- Commands of devices ----
 
-/// Each rank takes the steps in order, and one may be ahead of another; the report of a step is
-/// made of those of all ranks.
+/// Each rank takes the steps in order, and one may be ahead of another; the report of a step
+/// aggregates those of all ranks.
 /// Source: vLLM v0.23.0 v1/executor/multiproc_executor.py collective_rpc, worker_busy_loop.
 struct OfRanks : OfEngine {
   std::optional<std::uint32_t> rank = std::nullopt;
@@ -69,11 +69,11 @@ struct Advance : OfEngine {
   }
 };
 
-/// A fault that waits for its transfer is replaced.
-/// Errors: kNotInConfig: no such rank, stream of copies or fault, no OffloadingConnector, or the
-/// simple one beside it, whose copies do not fail, or a load where a group has a window, or there
-/// are several, whose lost blocks upstream's scheduler cannot take in; kNotInProfile: a store fails
-/// with hold. What is late does not fail.
+/// Replaces a pending fault.
+/// Errors: kNotInConfig: no such rank, stream of copies or fault; no OffloadingConnector, or the
+/// simple one beside it, whose copies do not fail; a load where a group has a window, or with
+/// several groups, whose lost blocks upstream's scheduler cannot handle; kNotInProfile: a store
+/// fails with hold. A late transfer does not fail.
 struct FailNext : OfEngine {
   static constexpr Verb kVerb{"fail_next", "the next transfer that a stream is given fails"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNotInProfile};

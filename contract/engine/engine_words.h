@@ -84,7 +84,7 @@ struct Schedule : OfEngine {
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kStepsInFlight};
 };
 
-/// What one request sampled, where that is not the rule of the update.
+/// What one request sampled, if not what the update gives to all.
 struct Sample {
   static constexpr std::string_view kWord = "sample";
   std::string request;

@@ -186,8 +186,8 @@ using World = NoWorld;
 
 }  // namespace eviction
 
-/// What a policy is built from, or what is wrong with the configuration (position: the config
-/// line).
+/// Returns what a policy is built from, or what is wrong with the configuration (position: the
+/// config line).
 Parsed<CachePolicyConfig> make_cache_policy_config(const eviction::Config& config,
                                                    std::string_view file = {},
                                                    Position position = {});

@@ -72,8 +72,8 @@ struct Config : PoolSettings {
 
 }  // namespace kv_cache
 
-/// What a manager is built from, or what is wrong with the configuration (position: the config
-/// line).
+/// Returns what a manager is built from, or what is wrong with the configuration (position: the
+/// config line).
 Parsed<KVCacheManagerConfig> make_kv_cache_manager_config(const kv_cache::Config& config,
                                                           std::string_view file = {},
                                                           Position position = {});

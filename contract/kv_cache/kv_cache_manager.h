@@ -59,14 +59,15 @@ struct KVCacheManagerConfig {
   friend bool operator==(const KVCacheManagerConfig&, const KVCacheManagerConfig&) = default;
 };
 
-/// What is wrong with a configuration; nothing if a manager can be built from it. Refuses what
-/// upstream asserts at construction or at the first lookup: no group, or more than one with caching
-/// and fewer than two distinct specs; a block size that is no multiple of hash_block_size; a single
-/// group with caching whose block size is not hash_block_size; cross attention with caching;
-/// chunked local attention with eagle, or with a block size other than scheduler_block_size; before
-/// Rules::eagle_by_group a sliding window with eagle and such a block size; a sink that is no
-/// positive multiple of its block size, or sinks that take more blocks than the pool has; a
-/// retention interval without a sliding-window group, or not a multiple of scheduler_block_size.
+/// Returns what is wrong with a configuration, or nothing if a manager can be built from it.
+/// Refuses what upstream asserts at construction or at the first lookup: no group, or more than one
+/// with caching and fewer than two distinct specs; a block size that is no multiple of
+/// hash_block_size; a single group with caching whose block size is not hash_block_size; cross
+/// attention with caching; chunked local attention with eagle, or with a block size other than
+/// scheduler_block_size; before Rules::eagle_by_group a sliding window with eagle and such a block
+/// size; a sink that is no positive multiple of its block size, or sinks that take more blocks than
+/// the pool has; a retention interval without a sliding-window group, or not a multiple of
+/// scheduler_block_size.
 std::optional<std::string> check_config(const KVCacheManagerConfig& config);
 
 /// Whether upstream's lookup may return more or fewer blocks per group than the hit's tokens fill.
@@ -161,8 +162,8 @@ struct AllocateSlotsArgs {
 /// get_num_remaining_blocks(request) -> count
 ///     Blocks that the request would still take for its whole sequence, min(num_tokens,
 ///     max_model_len) tokens, without a hit and counted as full_sequence_must_fit counts them. 0
-///     without Rules::full_sequence_gate_in_allocate_slots, and where upstream counts less than
-///     nothing, of Mamba in mode align. Changes nothing.
+///     without Rules::full_sequence_gate_in_allocate_slots, and where upstream's count is negative
+///     (Mamba in mode align). Changes nothing.
 ///     Source: vLLM v0.23.0 v1/core/sched/scheduler.py _request_remaining_blocks.
 ///
 /// free(request)

@@ -1,8 +1,8 @@
 #pragma once
 
 /// The `kv_cache` target: its commands and its observations (its configuration line:
-/// contract/kv_cache/kv_cache_config.h). Everything that
-/// reads or writes them derives from the declarations here (contract/core/declare.h).
+/// contract/kv_cache/kv_cache_config.h). Everything that reads or writes them derives from the
+/// declarations here (contract/core/declare.h).
 
 #include <cstdint>
 #include <string>

@@ -139,8 +139,8 @@ using World = NoWorld;
 
 }  // namespace offload
 
-/// What a manager is built from, or what is wrong with the configuration (position: the config
-/// line).
+/// Returns what a manager is built from, or what is wrong with the configuration (position: the
+/// config line).
 Parsed<OffloadingManagerConfig> make_offloading_manager_config(const offload::Config& config,
                                                                std::string_view file = {},
                                                                Position position = {});

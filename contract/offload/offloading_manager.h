@@ -33,8 +33,8 @@ struct OffloadingManagerConfig {
   friend bool operator==(const OffloadingManagerConfig&, const OffloadingManagerConfig&) = default;
 };
 
-/// What is wrong with a configuration; nothing if a manager can be built from it: the capacity and,
-/// with a filter, max_tracker_size are positive.
+/// Returns what is wrong with a configuration, or nothing if a manager can be built from it: the
+/// capacity and, with a filter, max_tracker_size are positive.
 std::optional<std::string> check_config(const OffloadingManagerConfig& config);
 
 enum class LookupResult : std::uint8_t {

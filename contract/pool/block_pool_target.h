@@ -225,7 +225,8 @@ class World {
 
 }  // namespace block_pool
 
-/// What a pool is built from, or what is wrong with the configuration (position: the config line).
+/// Returns what a pool is built from, or what is wrong with the configuration (position: the config
+/// line).
 Parsed<BlockPoolConfig> make_block_pool_config(const block_pool::Config& config,
                                                std::string_view file = {}, Position position = {});
 

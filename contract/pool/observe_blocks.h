@@ -11,7 +11,7 @@
 
 namespace kvfence {
 
-/// Into storage with what was shown before: most blocks keep their key.
+/// Writes into storage that holds the previous observation: most blocks keep their key.
 ///
 /// Cost: O(blocks); no allocation once the storage has their number.
 template <BlockPool Pool>

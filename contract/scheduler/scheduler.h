@@ -44,7 +44,7 @@ constexpr auto words_of(SchedulingPolicy) {
   return std::to_array<std::string_view>({"fcfs", "priority"});
 }
 
-/// What becomes of requests whose blocks could not be loaded.
+/// What happens to requests whose blocks could not be loaded.
 enum class KVLoadFailurePolicy : std::uint8_t { kFail, kRecompute };
 constexpr auto words_of(KVLoadFailurePolicy) {
   return std::to_array<std::string_view>({"fail", "recompute"});
@@ -89,13 +89,14 @@ struct SchedulerConfig : SchedulerSettings {
   friend bool operator==(const SchedulerConfig&, const SchedulerConfig&) = default;
 };
 
-/// What is wrong with a configuration; nothing if a scheduler can be built from it. Besides
-/// check_config of the KV cache: max_num_seqs and the token budget are positive; a single group has
-/// hash_block_size; eagle and a draft model have speculative tokens; max_concurrent_batches is 1 or
-/// 2 (with more, outputs of a preempted request arrive after it resumed, which upstream does not
-/// tell apart), and 1 with drafts but without asynchronous scheduling (upstream plans a negative
-/// number of tokens); no cross attention, which needs an encoder; Mamba align goes without a
-/// connector (upstream asserts) and with a budget and threshold of at least its block size.
+/// Returns what is wrong with a configuration, or nothing if a scheduler can be built from it.
+/// Besides check_config of the KV cache: max_num_seqs and the token budget are positive; a single
+/// group has hash_block_size; eagle and a draft model have speculative tokens;
+/// max_concurrent_batches is 1 or 2 (with more, outputs of a preempted request arrive after it
+/// resumed, which upstream does not tell apart), and 1 with drafts but without asynchronous
+/// scheduling (upstream plans a negative number of tokens); no cross attention, which needs an
+/// encoder; Mamba align goes without a connector (upstream asserts) and with a budget and threshold
+/// of at least its block size.
 std::optional<std::string> check_config(const SchedulerConfig& config, bool has_connector);
 
 /// What add_request is given.

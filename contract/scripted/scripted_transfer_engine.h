@@ -28,25 +28,24 @@ class ScriptedTransferEngine final : public TransferEngine {
   };
 
   void transfer_async(const TransferJob& job) override;
-  /// Those that ended, in the order in which they did; reported ones that are to be reported again
-  /// among them.
+  /// The transfers that ended, in order, including reported ones that are to be reported again.
   void get_finished(std::vector<TransferResult>& out) override;
-  /// What is under way of these finishes, in the order of submission.
+  /// Those under way finish, in the order of submission.
   void wait(std::span<const JobId> jobs) override;
 
-  /// Whether there is a transfer of that number that has not ended; then it is so far now, and says
-  /// that it took that long if this is its end.
+  /// False if no transfer of that number is under way. Else sets its progress and, if it ends, its
+  /// duration.
   /// Requires: kPart, kFinished or kFailed.
   bool advance(JobId job, TransferProgress progress, std::uint32_t microseconds = 0);
 
-  /// Whether a transfer of that number was reported; then it will be once more.
+  /// False if no transfer of that number was reported. Else it will be reported once more.
   bool report_again(JobId job);
 
   /// What a GPU block counts for in transfers that end from now on.
   void set_block_bytes(std::uint32_t bytes) { block_bytes_ = bytes; }
 
-  /// Calls it with each transfer that was submitted or came further, from now on: where copies are
-  /// to be seen in memory.
+  /// From now on, calls it with each transfer that was submitted or made progress, to show copies
+  /// in memory.
   void watch(std::function<void(const Transfer&)> on_progress) {
     on_progress_ = std::move(on_progress);
   }

@@ -90,19 +90,19 @@ class ScriptedTransport final : public Transport {
   void get_new_notices(std::uint32_t remote_rank, std::vector<Notice>& out) override;
   void close(std::uint32_t remote_rank, const std::string& remote_request) override;
 
-  /// False, and nothing happens: beyond kSecondsMax.
+  /// False if that is beyond kSecondsMax: then nothing happens.
   bool advance_clock(Seconds seconds);
 
-  /// Whether there is a read of that number that has not ended; then it is so far now.
+  /// False if no read of that number is under way. Else sets its progress.
   /// Requires: kPart, kFinished or kFailed.
   bool advance(ReadId read, TransferProgress progress);
 
-  /// Whether a notice of that number is under way; then it is not any more.
+  /// False if no notice of that number is under way. Else it no longer is.
   bool deliver(NoticeId notice);
   bool lose(NoticeId notice);
 
-  /// Whether a notice of that number was delivered, seen or not; then it is under way once more,
-  /// under a number of its own.
+  /// False if no notice of that number was delivered, seen or not. Else it is under way once more,
+  /// under a new number.
   bool repeat(NoticeId notice);
 
   /// In the order of submission; those that were reported to a rank are gone.

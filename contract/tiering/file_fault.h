@@ -59,7 +59,7 @@ class FaultPlan {
     }
   }
 
-  /// Counts a call. What is to go wrong with it, or nullptr; the first planned wins.
+  /// Counts a call. Returns its fault, or nullptr; the first planned wins.
   const FileFault* next(FileOperation operation) {
     const std::uint32_t call = num_calls_[static_cast<std::size_t>(operation)]++;
     for (const FileFault& fault : faults_) {
@@ -68,7 +68,7 @@ class FaultPlan {
     return nullptr;
   }
 
-  /// The faults that are still to come, by the calls until then.
+  /// The remaining faults, by the number of calls until then.
   void add_to(StateHash& hash) const {
     for (const FileFault& fault : faults_) {
       const std::uint32_t num_calls = num_calls_[static_cast<std::size_t>(fault.operation)];

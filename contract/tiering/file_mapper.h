@@ -40,8 +40,8 @@ struct FileMapperConfig {
   friend bool operator==(const FileMapperConfig&, const FileMapperConfig&) = default;
 };
 
-/// What is wrong with a configuration; nothing if a mapper can be built from it: a root folder, a
-/// model name that leaves a folder name, texts that are UTF-8.
+/// Returns what is wrong with a configuration, or nothing if a mapper can be built from it: a root
+/// folder, a model name that leaves a folder name, texts that are UTF-8.
 std::optional<std::string> check_config(const FileMapperConfig& config);
 
 class FileMapper {

@@ -79,8 +79,8 @@ struct FileTierConfig {
   friend bool operator==(const FileTierConfig&, const FileTierConfig&) = default;
 };
 
-/// What is wrong with a configuration; nothing if a tier can be built from it: the mapper's, and at
-/// least one thread.
+/// Returns what is wrong with a configuration, or nothing if a tier can be built from it: the
+/// mapper's, and at least one thread.
 inline std::optional<std::string> check_config(const FileTierConfig& config) {
   if (std::optional<std::string> wrong = check_config(config.files)) return wrong;
   if (config.n_read_threads == 0 && config.n_write_threads == 0) {

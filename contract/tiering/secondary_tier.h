@@ -120,8 +120,8 @@ class SecondaryTier {
   SecondaryTier() = default;
   virtual ~SecondaryTier() = default;
 
-  /// Of one that cannot be copied (one with threads) this aborts, so a manager with such a tier is
-  /// to be moved.
+  /// Aborts if the tier cannot be copied (one with threads), so a manager with such a tier has to
+  /// be moved.
   virtual std::unique_ptr<SecondaryTier> clone() const {
     check_failed(__FILE__, __LINE__, "clone", "this tier cannot be copied");
   }
@@ -143,7 +143,7 @@ class SecondaryTier {
   SecondaryTier& operator=(const SecondaryTier&) = default;
 };
 
-/// Copies with what owns it.
+/// A tier that is copied with its owner.
 using SecondaryTierHandle = Cloned<SecondaryTier>;
 
 }  // namespace kvfence

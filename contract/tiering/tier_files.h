@@ -47,7 +47,7 @@ class TierFiles {
 
   /// As the file tier's lookup.
   virtual LookupResult lookup(OffloadKeyView key) = 0;
-  /// Carry a job out; whether it succeeded.
+  /// Carries out a job; returns whether it succeeded.
   virtual bool store(const TierJob& job) = 0;
   virtual bool load(const TierJob& job) = 0;
 

@@ -38,8 +38,9 @@
 
 namespace kvfence {
 
-/// What is wrong with a configuration of the primary tier; nothing if a manager can be built above
-/// it: a primary tier can be built from it, the rule `tiering` holds, there is no filter.
+/// Returns what is wrong with a configuration of the primary tier, or nothing if a manager can be
+/// built above it: a primary tier can be built from it, the rule `tiering` holds, there is no
+/// filter.
 std::optional<std::string> check_tiering_config(const OffloadingManagerConfig& primary);
 
 /// A job under way, or promotions of one tier and request that wait for the end of the step, for an

@@ -233,8 +233,8 @@ using World = NoWorld;
 std::optional<std::pair<std::string, std::string>> wrong_with_places(
     const std::string& name, const std::vector<std::uint32_t>& places, std::uint32_t num_tiers);
 
-/// What the primary tier is built from, or what is wrong with the configuration (position: the
-/// config line).
+/// Returns what the primary tier is built from, or what is wrong with the configuration (position:
+/// the config line).
 Parsed<OffloadingManagerConfig> make_tiering_config(const tiering::Config& config,
                                                     std::string_view file = {},
                                                     Position position = {});

@@ -119,7 +119,7 @@ KVFENCE_HOST_DEVICE constexpr bool is_in_range(const Universe& universe, const O
          owner.granule_index < universe.granules_per_block;
 }
 
-/// What a granule is, where the one of `expected` should be.
+/// The verdict on a granule, compared with `expected`.
 enum class Verdict : std::uint8_t {
   kRight,
   kStale,       ///< the right place of the block, another generation of it
@@ -156,8 +156,8 @@ KVFENCE_HOST_DEVICE inline void fill_granules(Granule* block, std::uint64_t num_
   }
 }
 
-/// What a check of a block found. Of the threads of a kernel: the sum of the counts, and the lowest
-/// index with its granule.
+/// What a check of a block found. For the threads of a kernel: the sum of the counts, and the
+/// lowest index with its granule.
 struct Mismatch {
   std::uint64_t num_wrong = 0;
   std::uint64_t first_wrong_index = ~std::uint64_t{0};  ///< of the lowest

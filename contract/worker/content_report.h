@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the bytes of a KV block are, in full: the host's side of content_pattern.h.
+/// Full reports on the bytes of a KV block: the host's side of content_pattern.h.
 
 #include <array>
 #include <cstddef>

@@ -26,8 +26,7 @@ struct KVPage {
     using S = KVPage;
     fields.optional("rank", &S::rank, "where");
     fields.add("number", &S::number, "which");
-    fields.add("symbols", &S::symbols,
-               "one per token, the low 32 bits; 0: nothing; 1: torn bytes");
+    fields.add("symbols", &S::symbols, "one per token, the low 32 bits; 0: nothing; 1: torn bytes");
   }
 };
 

@@ -177,8 +177,8 @@ using World = NoWorld;
 
 }  // namespace worker
 
-/// What a worker is built from, or what is wrong with the configuration (position: the config
-/// line).
+/// Returns what a worker is built from, or what is wrong with the configuration (position: the
+/// config line).
 Parsed<worker::Options> make_worker_options(const worker::Config& config,
                                             std::string_view file = {}, Position position = {});
 

@@ -188,7 +188,8 @@ bool CachePolicy::evict_one_of_lru(std::span<const OffloadKeyView> protected_key
   return true;
 }
 
-// Into its ghost list. |T1| is here what upstream's virtual size is: without those chosen before.
+// The victim goes into its ghost list. Here |T1| is upstream's virtual size: without those chosen
+// before.
 // Source: vLLM v0.19.0 v1/kv_offload/cpu/policies/arc.py evict (one round of its loop); the last
 // resort: ours (contract/core/rules.h arc_refuses_with_idle_t1)
 bool CachePolicy::evict_one_of_arc(std::span<const OffloadKeyView> protected_keys,

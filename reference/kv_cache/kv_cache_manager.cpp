@@ -81,7 +81,7 @@ bool KVCacheManager::fits_full_sequence(const Request& request,
          std::int64_t{block_pool().get_num_free_blocks()};
 }
 
-// Mamba in mode align may count less than nothing.
+// The count of Mamba in mode align may be negative.
 // Source: vLLM v0.23.0 v1/core/sched/scheduler.py _request_remaining_blocks
 std::uint32_t KVCacheManager::get_num_remaining_blocks(const KVRequest& request) const {
   if (!config().pool.rules.full_sequence_gate_in_allocate_slots) return 0;

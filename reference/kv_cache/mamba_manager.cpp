@@ -20,7 +20,7 @@ class MambaManager final : public Cloning<MambaManager, SingleTypeKVCacheManager
 
   // A hit that another request cached in this step has not been computed yet: more blocks than
   // there are puts the request off. Mode align needs a running state and, the first time, the
-  // speculative blocks; less than nothing for a table that is too long. Source: vLLM v0.19.0
+  // speculative blocks; a negative number for a table that is too long. Source: vLLM v0.19.0
   // v1/core/single_type_kv_cache_manager.py MambaManager.get_num_blocks_to_allocate
   std::int64_t get_num_blocks_to_allocate(const BlockPool& pool,
                                           const Allocation& allocation) const override {

@@ -162,7 +162,7 @@ std::vector<TokenId> Scheduler::take_drafts(SchedulerRequest& request,
 }
 
 // Each skipped request goes to the front of a queue, and that queue, one by one, to the front of
-// skipped_waiting: twice turned around, they stand as they were looked at.
+// skipped_waiting: reversed twice, they keep the order in which they were looked at.
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py schedule, its second loop
 void Scheduler::schedule_waiting(Plan& plan) {
   RequestQueue step_skipped_waiting(config_.policy);

@@ -104,7 +104,7 @@ void FileTier::write_run_config() {
   }
 }
 
-/// Whether the tier, as the writer that it is or becomes, gets no temporary file.
+/// Whether the tier, which is a writer or becomes one, cannot create a temporary file.
 bool FileTier::create_fails() {
   const auto attempt = [this] {
     return number_ ? fails_unless_interrupted(FileOperation::kCreate) : ENOENT;
@@ -115,7 +115,7 @@ bool FileTier::create_fails() {
   return attempt() != 0;
 }
 
-/// Of its own, after a failure.
+/// Its own, after a failure.
 void FileTier::remove_temporary_file() {
   if (fails(FileOperation::kRemove) == 0) return;
   temporary_files_.insert(*number_);
@@ -195,7 +195,7 @@ bool FileTier::block_is_good(OffloadKeyView key) const {
   return files_.at(OffloadKey(key)).flipped_bits.empty();
 }
 
-/// An operation that the plan lets fail: its errno. 0: it is carried out.
+/// The errno with which the plan lets the operation fail; 0: it is carried out.
 int FileTier::fails(FileOperation operation) {
   const FileFault* const fault = plan_.next(operation);
   return fault != nullptr ? fault->error : 0;
@@ -207,7 +207,7 @@ int FileTier::fails_unless_interrupted(FileOperation operation) {
   return error;
 }
 
-/// So many bytes, in as many writes as it takes.
+/// Writes that many bytes, in as many calls as it takes.
 bool FileTier::write_fails(std::uint64_t num_bytes) {
   while (num_bytes > 0) {
     const FileFault* const fault = plan_.next(FileOperation::kWrite);
@@ -219,7 +219,7 @@ bool FileTier::write_fails(std::uint64_t num_bytes) {
   return false;
 }
 
-/// So many bytes, in as many reads as it takes.
+/// Reads that many bytes, in as many calls as it takes.
 FileTier::Reading FileTier::read(std::uint64_t num_bytes) {
   while (num_bytes > 0) {
     const FileFault* const fault = plan_.next(FileOperation::kRead);
@@ -232,14 +232,14 @@ FileTier::Reading FileTier::read(std::uint64_t num_bytes) {
   return Reading::kDone;
 }
 
-/// Into a folder that is there or not.
+/// The folder may be missing.
 int FileTier::rename_fails(OffloadKeyView key) {
   const int error = fails(FileOperation::kRename);
   if (error != 0) return error;
   return folders_.contains(folder_of(mapper_.get_file_name(key))) ? 0 : ENOENT;
 }
 
-/// The temporary file is there. Whether it does not get its name, with the whole block in it.
+/// Whether the temporary file, which is there, cannot be written in whole and renamed.
 bool FileTier::file_fails(OffloadKeyView key) {
   bool failed = write_fails(kBlockFileHeaderBytes) || write_fails(primary_.slot_bytes) ||
                 (config_.sync_data && fails(FileOperation::kSync) != 0);

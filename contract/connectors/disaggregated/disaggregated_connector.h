@@ -35,8 +35,8 @@ struct DisaggregatedSpec {
   friend bool operator==(const DisaggregatedSpec&, const DisaggregatedSpec&) = default;
 };
 
-/// What is wrong with a spec; nothing if halves can be built from it: both world sizes are positive
-/// and one divides the other, a deadline is positive and at most kSecondsMax.
+/// Returns what is wrong with a spec, or nothing if halves can be built from it: both world sizes
+/// are positive and one divides the other, a deadline is positive and at most kSecondsMax.
 std::optional<std::string> check_spec(const DisaggregatedSpec& spec);
 
 /// The handshake of a rank: the transport over which its agent is reached.

@@ -18,7 +18,8 @@ namespace kvfence::engine::multi {
 
 using kvfence::operator==;
 
-/// What the worker's half of a scripted child reports on a rank; the others report what they did.
+/// What the worker's half of a scripted child reports on a rank; all other children report what
+/// they did.
 struct ChildReport {
   static constexpr std::string_view kWord = "report";
   std::uint32_t child = 0;

@@ -39,7 +39,7 @@ struct OffloadingSpec {
   friend bool operator==(const OffloadingSpec&, const OffloadingSpec&) = default;
 };
 
-/// What is wrong with a spec; nothing if a connector can be built from it:
+/// Returns what is wrong with a spec, or nothing if a connector can be built from it:
 ///   - block_size_factor and num_workers are positive, the manager's configuration is sound;
 ///   - hold: one group, of full attention, whose block size is hash_block_size;
 ///   - fence: groups of full attention, sliding window or Mamba; hash_block_size divides each

@@ -30,7 +30,7 @@ struct SimpleCPUOffloadSpec {
   friend bool operator==(const SimpleCPUOffloadSpec&, const SimpleCPUOffloadSpec&) = default;
 };
 
-/// What is wrong with a spec; nothing if a connector can be built from it:
+/// Returns what is wrong with a spec, or nothing if a connector can be built from it:
 ///   - prefix caching is on (without it upstream's connector does nothing);
 ///   - num_cpu_blocks and num_workers are positive;
 ///   - groups of full attention, sliding window or Mamba, one of full attention among them. (A

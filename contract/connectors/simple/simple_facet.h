@@ -148,8 +148,8 @@ struct Observed {
 
 struct SchedulerConfig;
 
-/// What the connector of a record is built from, or what is wrong with it. The overrides of rules
-/// are the scheduler's.
+/// Returns what the connector of a record is built from, or what is wrong with it. The overrides of
+/// rules are the scheduler's.
 Parsed<SimpleCPUOffloadSpec> make_simple_spec(const engine::simple::Record& record,
                                               const SchedulerConfig& scheduler,
                                               std::uint32_t num_ranks);

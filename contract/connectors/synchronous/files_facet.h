@@ -168,7 +168,7 @@ struct Observed {
 
 struct SchedulerConfig;
 
-/// What the connector of a record is built from, or what is wrong with it.
+/// Returns what the connector of a record is built from, or what is wrong with it.
 Parsed<SynchronousConnectorSpec> make_files_spec(const engine::files::ExampleRecord& record,
                                                  const SchedulerConfig& scheduler,
                                                  std::uint32_t num_ranks);

@@ -45,7 +45,7 @@ struct SynchronousConnectorSpec {
                          const SynchronousConnectorSpec&) = default;
 };
 
-/// What is wrong with a spec; nothing if a connector can be built from it:
+/// Returns what is wrong with a spec, or nothing if a connector can be built from it:
 ///   - num_workers and num_layers are positive;
 ///   - groups of full attention or sliding window, of one block size (the connectors know one);
 ///   - example: one group of full attention (with a window, files would get what is not kept);

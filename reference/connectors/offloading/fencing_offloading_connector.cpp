@@ -19,8 +19,8 @@
 namespace kvfence::reference {
 namespace {
 
-// The scheduler's half that gives blocks back at once and has a transfer awaited before a block
-// that it touches is used again. The rules of each function stand in
+// The scheduler's half that frees blocks at once, and flushes the transfers that touch a block
+// before the block is used again. The rules of each function stand in
 // contract/connectors/offloading/offloading_connector.h under "fence".
 // Source: vLLM v0.23.0 distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py
 // OffloadingConnectorScheduler.
@@ -308,8 +308,8 @@ class FencingOffloadingConnector final
     return static_cast<std::uint32_t>(first) + num_in_a_row;
   }
 
-  // How many tokens after the computed ones can be loaded. Each group may shorten what a group
-  // before it agreed to, which a window has to look at again.
+  // How many tokens after the computed ones can be loaded. Each group may shorten the length that
+  // an earlier group accepted; windowed groups then look again.
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _lookup
   std::optional<std::uint32_t> lookup(const ConnectorRequest& request,
                                       std::uint32_t num_computed_tokens) {
@@ -384,7 +384,7 @@ class FencingOffloadingConnector final
     });
   }
 
-  // Of a windowed group only what a hit of this request, or what it adds, would need.
+  // In a windowed group, touches only what a hit of this request, or what it adds, would need.
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _touch
   void touch(const ConnectorRequest& request, const RequestState& state) {
     for (std::size_t group = 0; group < num_groups(); ++group) {
@@ -501,7 +501,8 @@ class FencingOffloadingConnector final
   }
 
   // Whether the GPU has all of an offloaded block that a load may want. With Mamba that is the state
-  // after the block, and the one a token earlier: a prompt that ends there computes its last again.
+  // after the block, and the one a token earlier: a prompt that ends there recomputes its last
+  // token.
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _build_store_jobs, for Mamba; ours
   bool is_whole(std::size_t group, std::span<const BlockId> gpu_blocks) const {
     const KVCacheSpec& group_spec = spec_.kv_cache.groups[group];

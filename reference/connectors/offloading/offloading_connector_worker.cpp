@@ -130,7 +130,8 @@ class HoldingOffloadingConnectorWorker final
     }
   }
 
-  // Its stores ended when a request was preempted: from now on its load alone holds its blocks.
+  // The stores of a request ended when it was preempted: from now on its load alone holds its
+  // blocks.
   // Source: vLLM v0.19.0 v1/.../offloading/worker.py start_kv_transfers; forgetting: ours
   void start_load_kv() override {
     OffloadingConnectorWorkerBase::start_load_kv();
