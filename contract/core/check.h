@@ -3,7 +3,7 @@
 /// KVFENCE_CHECK: an assertion about kvfence itself, on in every build.
 ///
 /// Plain assert vanishes under NDEBUG, which RelWithDebInfo (the sanitizer builds) defines: exactly
-/// where it is wanted. A failed check is a bug of the harness or a broken precondition of a caller,
+/// where it is needed. A failed check is a bug of the harness or a broken precondition of a caller,
 /// never a verdict about the implementation under test, so it aborts (which is also what libFuzzer
 /// has to see). Keep conditions O(1).
 

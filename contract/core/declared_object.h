@@ -64,7 +64,7 @@ class MemberRef {
   Value value() const { return declaration_->type->to_value(address()); }
   Value default_value() const { return declaration_->type->to_value(default_address()); }
 
-  /// False, with what was expected, if the value is none of the member's type; the member is
+  /// False, with what was expected, if the value is not of the member's type; the member is
   /// unspecified then.
   bool assign(const Value& value, std::string& expected) const {
     return declaration_->type->from_value(value, address(), expected);
@@ -104,7 +104,7 @@ inline std::vector<DeclaredObject> MemberRef::elements() const {
   return declaration_->type->elements(address());
 }
 
-/// Of two objects of one struct.
+/// Requires: objects of one struct.
 bool are_equal(const DeclaredObject& a, const DeclaredObject& b);
 
 /// The declared members as fields, in declaration order; without absent ones and optional ones at
@@ -121,8 +121,8 @@ std::optional<MemberRef> find_member(const DeclaredObject& object, std::string_v
 std::optional<InputError> assign_fields_of(const DeclaredObject& object,
                                            const std::vector<Field>& fields, std::string_view file);
 
-/// The same, where each member that is not optional has to have a field. `owner` is the verb or
-/// word that a message names.
+/// The same; each member that is not optional needs a field. `owner` is the verb or word that a
+/// message names.
 ///
 /// Errors: besides, a missing key.
 std::optional<InputError> read_fields_of(const DeclaredObject& object,

@@ -42,7 +42,7 @@ class Implementation {
   /// "reference", "optimized", or what a child calls itself.
   virtual std::string name() const = 0;
 
-  /// Starts afresh, with nothing outstanding.
+  /// Starts again, with nothing outstanding.
   virtual std::optional<ImplementationFailure> reset(const Setup& setup) = 0;
 
   /// Runs one command and overwrites the observation. The world has applied the command already.

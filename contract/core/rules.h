@@ -175,8 +175,8 @@ inline constexpr std::array<RuleField, 32> kRuleFields = {{
     // _handle_heartbeat; absent in v0.19.0.
     {"kv_lease_heartbeats", &Rules::kv_lease_heartbeats, true,
      "a consumer renews the lease of blocks that a producer holds for it"},
-    // A simple CPU offload connector holds what a lookup found until it is loaded, or asked for
-    // anew; before, it looks it up a second time at the allocation. Source: vLLM v0.23.0
+    // A simple CPU offload connector holds what a lookup found until it is loaded, or looked up
+    // again; before, it looks it up a second time at the allocation. Source: vLLM v0.23.0
     // v1/simple_kv_offload/manager.py _pending_cpu_hits; v0.19.0 update_state_after_alloc.
     {"simple_offload_pins_hits", &Rules::simple_offload_pins_hits, true,
      "a simple CPU offload connector holds what a lookup found until it is loaded"},

@@ -33,7 +33,7 @@ struct StateDigest {
 /// not the history that led to the state, such as the places in a hash table.
 ///
 /// Counts the entries of the lists, sets and maps that it takes in; those of an array, which are
-/// always there, are none.
+/// always there, do not count.
 ///
 /// Source: the mixing steps of wyhash by Wang Yi (public domain), two lanes.
 class StateHash {
@@ -156,10 +156,10 @@ class StateHash {
     num_entries_ += std::size(places) - std::size(free_places);
   }
 
-  /// A class from outside that has no add_to of its own.
+  /// Adds an object of a foreign class, which has no add_to.
   void add_unknown() { is_known_ = false; }
 
-  /// Of a value alone.
+  /// The hash of one value.
   template <class T>
   static StateHash hash_of(const T& value) {
     StateHash hash;
@@ -171,12 +171,12 @@ class StateHash {
     return hash_of(value).digest();
   }
 
-  /// Requires: nothing was unknown.
+  /// Requires: add_unknown was not called.
   StateDigest digest() const {
     KVFENCE_CHECK(is_known_, "the digest of a class without add_to");
     return digest_of_known();
   }
-  /// Null: something was unknown.
+  /// Null if add_unknown was called.
   std::optional<std::size_t> num_entries() const {
     return is_known_ ? std::optional(num_entries_) : std::nullopt;
   }

@@ -125,7 +125,7 @@ class Preparation {
           std::any_of(setup_.children.begin(), setup_.children.end(),
                       [&](const ChildSetup& other) { return other.kind == *kind; });
       if (is_there && *kind != ConnectorKind::kScripted) {
-        return error("two children of one kind", "each kind once, but for (scripted ...)");
+        return error("two children of one kind", "each kind once, except (scripted ...)");
       }
       ChildSetup& added = setup_.children.emplace_back();
       added.kind = *kind;
@@ -170,7 +170,7 @@ class Preparation {
     return is_of_files ? std::optional(ConnectorKind::kFiles) : std::nullopt;
   }
 
-  /// Of rules, by a connector and its children.
+  /// Overrides of rules by a connector and its children.
   static void take_overrides(const ConnectorRecord& connector, Rules& rules) {
     std::visit([&](const auto& record) { override_rules(object_of(record), rules); },
                connector.as_variant());
@@ -199,7 +199,7 @@ class Preparation {
     return std::nullopt;
   }
 
-  /// Takes what was made of the connector's record, if it is of that kind.
+  /// Adds the part made from the connector's record, if that is of this kind.
   template <class Record, class Part, class Make>
   Wrong add_part(std::optional<Part>& part, Make make) {
     const auto* const record = config_.connector<Record>();
@@ -311,7 +311,7 @@ class Preparation {
     return std::nullopt;
   }
 
-  /// One child's pages after the other's. Returns how many they are.
+  /// Lays out the children's pages one after the other. Returns their number.
   std::uint32_t lay_out_children(const offloading::Record& offloaded,
                                  const simple::Record* simple) {
     std::uint32_t num_pages = 0;

@@ -51,8 +51,8 @@ struct EngineSetup : ConnectorParts {
 
   ConnectorParts consumer;  ///< of a pair
   std::optional<DisaggregatedSpec> nixl;
-  /// Of each engine, the children of a MultiConnector, in their order: scripted ones, and of these
-  /// each that is there; none without one.
+  /// The children of each engine's MultiConnector, in order, with each scripted one; none without
+  /// one.
   std::vector<engine::ChildSetup> children;
 
   bool is_virtual = false;

@@ -164,7 +164,7 @@ TEST(EngineSetup, IsAsLargeAsOneLikesWithoutADevice) {
 }
 
 TEST(EngineSetup, RefusesWhatItsPartsRefuse) {
-  // Of the pool, the KV cache, the scheduler and the connector.
+  // Settings of the pool, the KV cache, the scheduler and the connector.
   EXPECT_NE(error_of([](Config& c) { c.num_gpu_blocks = 0; }), "");
   EXPECT_NE(error_of([](Config& c) { c.groups.clear(); }), "");
   EXPECT_NE(error_of([](Config& c) { c.max_model_len = 1; }), "");
@@ -536,7 +536,7 @@ TEST(EngineConnectors, ThatCannotBeChildrenAreErrors) {
       "found a child of another kind, expected (offloading ...), (simple ...), (example ...), "
       "(decode_bench ...), (nixl ...) or (scripted ...)";
   const std::string once =
-      "found two children of one kind, expected each kind once, but for (scripted ...)";
+      "found two children of one kind, expected each kind once, except (scripted ...)";
   EXPECT_EQ(error_of_children({}), "found children=[], expected at least one child");
   EXPECT_EQ(error_of_children({engine::MultiRecord()}), kinds);
   EXPECT_EQ(error_of_children({engine::offloading::Record(), engine::offloading::Record()}), once);

@@ -33,7 +33,7 @@ using kv_cache::RequestBlocks;
 /// may overshoot: upstream may take the hit of one group in the GPU's cache for what another one
 /// loads, which its connectors cannot handle (vllm#33775); do_remote_decode anywhere but at the
 /// producer of a pair, or with a window and max_tokens other than 1 (nixl_facet.h); engine=consumer
-/// of one engine; a salt or adapter with files.
+/// without a pair; a salt or adapter with files.
 struct AddRequest : ConnectorScript, OfEngine {
   static constexpr Verb kVerb{"add_request", "a new request; a name is used once"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyDeclared, ErrorCode::kNotInConfig,
@@ -196,7 +196,7 @@ struct SetPauseState : OfEngine {
 
 /// Errors: kNotInConfig: what the connector answers, where it is not the scripted one;
 /// reset_running_requests under an offloading connector: upstream does not report the requests that
-/// a reset preempts to it, so its copies would go on reading their blocks; reset_connector over
+/// a reset preempts to it, so its copies would continue to read their blocks; reset_connector over
 /// tiers, as their manager cannot be reset: upstream forgets the transfers under way, but not what
 /// they reserve (vllm#44541); a child that is not scripted.
 struct ResetPrefixCache : OfEngine {

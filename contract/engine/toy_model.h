@@ -16,12 +16,12 @@
 
 namespace kvfence::toy_model {
 
-/// What the KV of one token is.
+/// The KV of one token.
 using Symbol = std::uint64_t;
 
-/// Of a place that nothing was written to; no token has it.
+/// The symbol of a place that was not written to; no token has it.
 inline constexpr Symbol kUnwritten = 0;
-/// Of bytes that are torn; no token has it.
+/// The symbol of torn bytes; no token has it.
 inline constexpr Symbol kTorn = 1;
 
 /// The low 32 bits of a symbol; 0 and 1 keep their meaning.

@@ -130,7 +130,7 @@ struct ListsOf {
   Reusable<Keys> b1;
   Reusable<Keys> b2;
 
-  /// Of both lists, t1 first. Requires: they are shown.
+  /// The blocks of both lists, t1 first. Requires: the lists are shown.
   std::vector<const Block*> blocks() const {
     std::vector<const Block*> all;
     for (const Block& block : *t1) all.push_back(&block);

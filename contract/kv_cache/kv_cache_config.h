@@ -62,7 +62,7 @@ struct Config : PoolSettings {
     fields.add("max_model_len", &S::max_model_len, "tokens");
     fields.add("max_num_batched_tokens", &S::max_num_batched_tokens,
                "tokens; rule full_sequence_gate_in_allocate_slots");
-    fields.optional("use_eagle", &S::use_eagle, "draft layers need the last hit block anew");
+    fields.optional("use_eagle", &S::use_eagle, "draft layers recompute the last hit block");
     fields.optional("eagle_groups", &S::eagle_groups,
                     "with use_eagle: which groups; empty for all (rule eagle_by_group)");
     fields.optional("retention_interval", &S::retention_interval,

@@ -25,8 +25,8 @@ namespace block_pool {
 
 using kvfence::operator==;
 
-/// Declares a request, or declares it anew: what a block's hash is computed from. Not an operation
-/// of the pool.
+/// Declares a request, or declares it again: the input of its blocks' hashes. Not an operation of
+/// the pool.
 struct DeclareRequest : DeclaredRequest {
   static constexpr Verb kVerb{"request",
                               "declares a request (again): its tokens decide its hashes"};

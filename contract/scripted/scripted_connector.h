@@ -157,7 +157,7 @@ class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
   bool says_how_reset_went() const override { return reset_ != Reset::kSaysNothing; }
   bool supports_hma() const override { return traits_.supports_hma; }
   bool shutdown() override;
-  /// Calls that were not taken are none of it.
+  /// Excludes calls that were not taken.
   void add_to(StateHash& hash) const override {
     hash.add_kept(scripts_, reset_, client_params_, num_events_, num_steps_);
   }

@@ -33,8 +33,8 @@ struct TierCall {
 /// The calls on all tiers of one manager, oldest first.
 using TierCalls = std::vector<TierCall>;
 
-/// A value, but for the list of calls, which it shares with the other tiers and the list's reader.
-/// One that has files cannot be copied: copying it aborts.
+/// A value, except for the list of calls, which it shares with the other tiers and the list's
+/// reader. One that has files cannot be copied: copying it aborts.
 class ScriptedTier final : public Cloning<ScriptedTier, SecondaryTier> {
  public:
   /// Knows keys alone. Given slots that are not empty, a load writes its blocks there, as they have

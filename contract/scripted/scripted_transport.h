@@ -16,7 +16,7 @@
 
 namespace kvfence {
 
-/// What carries the bytes of reads, where engines have some.
+/// Carries the bytes of reads, for engines with bytes.
 class ReadCarrier {
  public:
   /// From now on, and until its end, the blocks may be read and written at any time.

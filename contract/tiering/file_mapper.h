@@ -21,8 +21,7 @@ struct FileMapperGroup {
 };
 
 /// All that decides what the bytes under a block hash are. Two configurations that differ in any of
-/// it, but for rank, have different base paths; ranks differ in their folder below.
-/// Texts are UTF-8.
+/// it, except rank, have different base paths; ranks differ in their folder below. Texts are UTF-8.
 struct FileMapperConfig {
   std::string root_dir;
   std::string model_name;

@@ -30,7 +30,7 @@
 ///     (once), kWrite, kClose, kRename; after a failure from kWrite on, kRemove.
 ///
 /// ending a tier
-///     kRemove of its lock file, but for one that has a temporary file left; kClose.
+///     kRemove of its lock file, unless it has a temporary file left; kClose.
 ///
 /// lookup(key)
 ///     kHit if the key is not doubtful and its file is right-sized (kSize); else kMiss.

@@ -53,9 +53,9 @@ struct PrimaryKvView {
   }
 };
 
-/// A job to submit: keys[i] is (store) or comes to be (load) in slots[i]. Views of the caller's,
-/// valid during the call: a tier copies what it needs later. The slots themselves belong to the
-/// tier until it has reported the job: during a store nobody writes them, during a load nobody else
+/// A job to submit: keys[i] is in slots[i] (store), or will be (load). Views of the caller's, valid
+/// during the call: a tier copies what it needs later. The slots themselves belong to the tier
+/// until it has reported the job: during a store nobody writes them, during a load nobody else
 /// touches them.
 struct TierJob {
   TierJobId job_id = 0;

@@ -55,28 +55,29 @@ class TierFiles {
   /// after which the tier makes the folders around, and those differ between implementations.
   virtual void begin(FaultPlan plan) = 0;
 
-  /// The tier ends, and is opened again; the plan goes on. If `overtaken`, another writer tries to
-  /// take number 0 in between.
+  /// The tier ends, and is opened again; the plan continues. If `overtaken`, another writer tries
+  /// to take number 0 in between.
   virtual void restart(bool overtaken) = 0;
 
-  // What other processes do to files, none of it by plan. A file that is not there stays so.
+  // What other processes do to files, independent of the plan. No effect on a missing file.
 
   /// Stores a block as another engine's tier does. block has the bytes of a slot.
   virtual void add(OffloadKeyView key, std::span<const std::byte> block) = 0;
   virtual void delete_file(OffloadKeyView key) = 0;
   virtual void flip_bit(OffloadKeyView key, std::uint64_t bit) = 0;  ///< modulo the file's bits
-  /// Requires: not to the right size.
+  /// Requires: bytes is not the right size.
   virtual void resize_file(OffloadKeyView key, std::uint64_t bytes) = 0;
-  /// In place of what is there.
+  /// Replaces an existing file.
   virtual void copy_file(OffloadKeyView from, OffloadKeyView to) = 0;
   /// In the folder of writers.
   virtual void act_as_writer(std::uint32_t number, WriterAct act) = 0;
 
-  // What can be seen.
+  // Observers.
 
-  /// Those that have a file, whatever is in it, ascending.
+  /// The keys that have a file, of any content, ascending.
   virtual std::vector<OffloadKey> keys_with_file() = 0;
-  /// The names in the folder of writers, ascending; of a temporary file N.<any>.tmp as N.tmp.
+  /// The names in the folder of writers, ascending; a temporary file N.<any>.tmp is listed as
+  /// N.tmp.
   virtual const std::vector<std::string>& writers() = 0;
 
   /// For an observer: what its files hold, and what it knows of them.

@@ -21,8 +21,8 @@
 ///     A result that names no job under way at this tier is passed over (upstream asserts, with
 ///     later results lost). The poll comes before anything else that the operation does, before a
 ///     refusal too: a refused operation leaves the state after the poll unchanged.
-///   - A tier learns of a request by name and forgets it at on_request_finished; jobs of it may
-///     still be submitted afterwards, as upstream does.
+///   - A tier gets a request's name and forgets it at on_request_finished; jobs of it may still be
+///     submitted afterwards, as upstream does.
 
 #include <concepts>
 #include <cstdint>
@@ -94,7 +94,7 @@ class TieringView {
 ///     Polls; primary.prepare_store. If that could be: each tier that wants the request at request
 ///     level gets, in order, a cascade of those keys that are not newly stored and ready, if there
 ///     are any; each such cascade acquires its blocks (primary.prepare_load). Those that are being
-///     written are left out for good (vllm#53062).
+///     written are left out permanently (vllm#53062).
 ///     Errors: kListedTwice
 ///
 /// complete_store(keys, request, success)
@@ -108,8 +108,8 @@ class TieringView {
 ///     the request at request level until on_request_finished.
 ///
 /// on_request_finished(request)
-///     Each tier learns of it; what they wanted of it is forgotten. Jobs and queued promotions of
-///     the request go on.
+///     Each tier is notified; what they wanted of it is forgotten. Jobs and queued promotions of
+///     the request continue.
 ///
 /// on_schedule_end()
 ///     Polls, if the step has not yet; the next step begins. Then what is queued is submitted, one
@@ -119,7 +119,7 @@ class TieringView {
 ///
 /// reset_cache()
 ///     Nothing. Upstream's v0.23.0 has none; to reset the primary tier alone would let transfers
-///     under way write into slots that are given out anew (vllm#44541).
+///     under way write into slots that are assigned again (vllm#44541).
 ///
 /// take_events(out)
 ///     Those of the primary tier: promoted blocks are stored there, their victims removed.

@@ -131,7 +131,7 @@ struct TierDrop : OfTierAndKeys {
 /// The fault, or nothing for a call that cannot fail so.
 std::optional<FileFault> file_fault_of(const Fault& fault);
 
-/// A file that is not there stays so.
+/// No effect on a missing file.
 /// Errors: kNotInConfig: no such tier, or no file tier.
 struct TierDamage : OfTier, eviction::OfKey {
   static constexpr Verb kVerb{"tier_damage", "another process damages a block file"};

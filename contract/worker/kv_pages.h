@@ -51,7 +51,7 @@ class KVPages {
   }
 
   std::vector<KVPage> list() const;
-  /// One without symbols if it is not in the list. Cost: O(pages).
+  /// A page without symbols if the list does not have it. Cost: O(pages).
   KVPage find(std::uint32_t rank, std::uint32_t number) const;
 
   friend bool operator==(const KVPages& a, const KVPages& b) {
@@ -68,7 +68,7 @@ class KVPages {
   std::size_t size_of(std::size_t word) const { return kNumHeadWords + words_[word + 2]; }
 
   std::vector<std::uint32_t> words_;  ///< by page: rank, number, count of symbols, symbols
-  std::size_t size_ = 0;              ///< of the words, those that count
+  std::size_t size_ = 0;              ///< how many of the words count
 };
 
 // As a list of pages.

@@ -5,7 +5,7 @@ namespace kvfence::reference {
 namespace {
 
 /// Full attention: every token of the request stays. With a sink, some blocks of the pool belong to
-/// the group for good. Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py
+/// the group permanently. Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py
 /// FullAttentionManager, SinkFullAttentionManager.
 class FullAttentionManager : public Cloning<FullAttentionManager, SingleTypeKVCacheManager> {
  public:

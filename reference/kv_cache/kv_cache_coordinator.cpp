@@ -87,8 +87,8 @@ void KVCacheCoordinator::verify_and_split_kv_cache_groups() {
 }
 
 // A fixed point: each kind in turn accepts the length so far or shortens it, until a whole round
-// leaves it. Full attention is asked once, for a prefix of its hit is a hit; the others each round
-// anew. Full attention and one other kind: one round is enough.
+// leaves it. Full attention is asked once, since a prefix of its hit is a hit; the others are asked
+// in each round. Full attention and one other kind: one round is enough.
 //
 // Eagle: with Rules::eagle_by_group a kind looks one block further, drops it, and has then done so
 // until a kind that drops nothing shortens the length; before, every lookup drops a block.

@@ -29,7 +29,7 @@ Allocation allocation_for(const KVRequest& request, const ComputedBlocks* hit,
 
 }  // namespace
 
-// The last token is computed anew even if all of them are cached: its logits are wanted.
+// The last token is recomputed even if all are cached: its logits are needed.
 // Source: vLLM v0.19.0 v1/core/kv_cache_manager.py get_computed_blocks
 void KVCacheManager::get_computed_blocks(const KVRequest& request, ComputedBlocks& out) {
   const bool is_read = config().pool.enable_caching && !request.skip_reading_prefix_cache;

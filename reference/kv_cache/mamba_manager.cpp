@@ -94,7 +94,7 @@ class MambaManager final : public Cloning<MambaManager, SingleTypeKVCacheManager
   }
 
   // Mode align: a speculative block holds no state of the request yet, and will move.
-  // Source: ours; upstream would cache it, and trip over its hash when it has moved
+  // Source: ours; upstream would cache it, and fail at its hash when it has moved
   std::size_t num_token_blocks(RequestIndex request) const override {
     const std::size_t num_blocks = blocks(request).size();
     return spec_.mamba_align ? minus_or_0(num_blocks, spec_.num_speculative_blocks) : num_blocks;

@@ -258,7 +258,7 @@ Scheduler::Admission Scheduler::try_admit(SchedulerRequest& request, Plan& plan)
   return Admission::kScheduled;
 }
 
-// The last token of a loaded request is computed anew, though its block is findable already.
+// The last token of a loaded request is recomputed, though its block is findable already.
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py _try_promote_blocked_waiting_request,
 // _update_waiting_for_remote_kv
 bool Scheduler::try_promote(SchedulerRequest& request) {

@@ -132,10 +132,10 @@ ErrorCode Scheduler::check_connector_output(const KVConnectorOutput& report) con
   return ErrorCode::kNone;
 }
 
-// An invalid block that several requests share is computed anew by the first of them; the others
-// may count it as computed. What is still being loaded is not cached yet, so nothing of it is
-// evicted. Returns whom step 2 passes over, loading requests first; under the policy "recompute"
-// those are the running ones alone.
+// An invalid block that several requests share is recomputed by the first of them; the others may
+// count it as computed. What is still being loaded is not cached yet, so nothing of it is evicted.
+// Returns whom step 2 passes over, loading requests first; under the policy "recompute" those are
+// the running ones alone.
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py _handle_invalid_blocks,
 // _update_requests_with_invalid_blocks; steps that are stale: ours (contract/scheduler/scheduler.h)
 std::vector<RequestIndex> Scheduler::handle_invalid_blocks(

@@ -137,7 +137,7 @@ class DisaggregatedProducer : public KVConnector {
 ///                                 its prompt: its remote request's lease is renewed from now on
 /// get_num_new_matched_tokens(request, c)
 ///     It wants its prompt: prompt - c, asynchronously if more than 0; 0 if the prompt is one token
-///     (upstream loads it, and computes it all the same). Else 0.
+///     (upstream loads it, and computes it anyway). Else 0.
 /// update_state_after_alloc(host, request, blocks, n_ext)
 ///     It wants its prompt: it is in the next reqs_to_recv, and does not want it any more. With
 ///     n_ext > 0: its local blocks are, group by group, those that are neither null nor cached, its

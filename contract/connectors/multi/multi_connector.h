@@ -123,7 +123,7 @@ struct ClientParams {
 /// update_state_after_alloc(request, blocks, num_external_tokens)
 ///     Each child; the chosen one gets the blocks and the tokens, the others 0 and, with the rule
 ///     multi_connector_shares_blocks, the blocks; without, as many groups without a block (so a
-///     child that only saves never learns of the blocks here, vllm#46865).
+///     child that only saves never gets the blocks here, vllm#46865).
 ///
 /// build_connector_meta(host, output)
 ///     The metadata of each child, and the extra saves since the last time.

@@ -171,7 +171,7 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///        appended, and the non-null ones count as allocated in this step. If a group is windowed
 ///        and anything was allocated: in the windowed groups of every known request, ids before the
 ///        length before the appending that were allocated become 0. (v0.23.0: only those after the
-///        cursor, so that after a reset it stores blocks that were used anew since.) Then
+///        cursor, so that after a reset it stores blocks that were reused since.) Then
 ///        on_schedule_end *(tiers)*, so that the stores below are of the manager's next step.
 ///     2. To flush: all jobs of preempted requests; jobs that watch a block that was allocated in
 ///        this step; and, if requests are known and all of them are finished, every job.

@@ -144,7 +144,7 @@ struct TierDrop : OfPromptBlocks {
 /// Errors: as in `tiering`.
 using tiering::TierFaults;
 
-/// A file that is not there stays so.
+/// No effect on a missing file.
 /// Errors: those of the other commands on tiers; kNotInConfig: no file tier.
 struct TierDamage : OfPromptBlock {
   static constexpr Verb kVerb{"tier_damage", "another process damages a block file"};

@@ -124,7 +124,7 @@ struct PinnedHit {
 ///       its block carries no key          skips_unhashed_blocks: passed over; before: the group
 ///                                         ends
 ///       carries another key than the      passed over: the block was given back, as a window
-///       request's at this place           moves, and used anew. (Upstream stores it under the
+///       request's at this place           moves, and reused. (Upstream stores it under the
 ///                                         key that it has, though its tokens may not be computed;
 ///                                         and the same block twice, if it is the request's own in
 ///                                         another group: freed in one call, it is queued twice.)

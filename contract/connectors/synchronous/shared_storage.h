@@ -63,7 +63,7 @@ struct StoredFile {
   void add_to(StateHash& hash) const { hash.add_all(folder, layer, whole, symbols); }
 };
 
-/// What can go wrong with a file, in the order in which saving and loading come to it.
+/// What can go wrong with a file, in the order of the operations of saving and loading.
 inline constexpr std::array<FileOperation, 5> kStorageOperations = {
     FileOperation::kMakeFolder, FileOperation::kCreate, FileOperation::kWrite, FileOperation::kOpen,
     FileOperation::kRead};

@@ -89,9 +89,9 @@ struct SynchronousConnectorMetadata final : KVConnectorMetadata {
 ///
 /// get_num_new_matched_tokens(request, c)
 ///     0 if the match is not found; else align_to_block_size(n - 1, b) - c, not below 0.
-///     Synchronously. (Upstream's answer can be negative: its scheduler then computes blocks anew
-///     that it had found, or, with a prompt of one token, tokens before the prompt. vllm#53495
-///     comes to it by a prompt of embeddings.)
+///     Synchronously. (Upstream's answer can be negative: its scheduler then recomputes blocks that
+///     it had found, or, with a prompt of one token, tokens before the prompt. In vllm#53495 a
+///     prompt of embeddings leads to it.)
 ///
 /// update_state_after_alloc(request, blocks, n_ext)
 ///     With n_ext > 0: the request needs a load in the step that is being planned.

@@ -129,7 +129,7 @@ class ExampleConnector final : public Cloning<ExampleConnector, SynchronousConne
   std::set<RequestIndex> requests_need_load_;
 };
 
-/// Of one rank.
+/// The worker's half of one rank.
 class ExampleConnectorWorker final
     : public Cloning<ExampleConnectorWorker, SynchronousConnectorWorker> {
  public:
@@ -239,7 +239,7 @@ class DecodeBenchConnector final
   std::vector<BlockFill> pending_fills_;
 };
 
-/// Of one rank.
+/// The worker's half of one rank.
 class DecodeBenchConnectorWorker final
     : public Cloning<DecodeBenchConnectorWorker, SynchronousConnectorWorker> {
  public:
