@@ -114,7 +114,7 @@ struct OffloadPromMetricsConfig {
 
 /// Returns what is wrong with a configuration, or nothing if metrics can be built from it: each
 /// engine has a value for each name; a name is a letter or underscore with letters, digits and
-/// underscores after it, does not start with two underscores, stands once, and is neither le nor
+/// underscores after it, does not start with two underscores, occurs once, and is neither le nor
 /// transfer_type.
 std::optional<std::string> check_config(const OffloadPromMetricsConfig& config);
 

@@ -34,7 +34,7 @@ struct AggregatedOutput {
 ///
 /// aggregate(outputs, out)
 ///     outputs: one per rank, rank 0 first. A request is finished when num_workers ranks have
-///     reported it, in this step and before; it stands where the report that completes it does.
+///     reported it, in this step and before; its place is that of the report that completes it.
 ///     Then it can be reported again. Invalid blocks: those of any rank. Completed jobs: summed
 ///     over this step. Statistics: aggregated, rank 0 first; those of children class by class, new
 ///     ones last.

@@ -1,5 +1,5 @@
 // Goal: numbers, labels and lines as the Python client writes them. Method: what it wrote, by hand;
-// more stands in golden/kv_connector_stats_golden.txt.
+// more is in golden/kv_connector_stats_golden.txt.
 
 #include "contract/connectors/prometheus_text.h"
 

@@ -8,7 +8,7 @@
 namespace kvfence {
 namespace {
 
-/// A value as it would stand in a message: canonical text, cut where it grows long.
+/// A value as a message shows it: canonical text, cut if it is long.
 std::string quote(const Value& value) {
   constexpr std::size_t kShownMax = 40;
   std::string text = print(value);

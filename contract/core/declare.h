@@ -331,7 +331,7 @@ struct MemberTypeOf {
 // Out of line, since every member of every struct comes here.
 void add_member(std::vector<DeclaredMember>& members, std::string_view name, std::string_view doc,
                 Domain domain, const MemberType& type, std::size_t offset);
-/// Makes those from `first` on members of a part that stands at `offset`.
+/// Makes those from `first` on members of a part at `offset`.
 void make_part(std::vector<DeclaredMember>& members, std::size_t first, std::string_view prefix,
                std::size_t offset);
 std::size_t distance(const void* object, const void* member);

@@ -19,7 +19,7 @@ class DeclaredObject;
 
 /// What can be done with a member of one type, given its address.
 struct MemberType {
-  bool (*is_present)(const void* member);  ///< whether it stands in the text at all
+  bool (*is_present)(const void* member);  ///< whether it is in the text
   bool (*equal)(const void* a, const void* b);
   Value (*to_value)(const void* member);
   bool (*from_value)(const Value& value, void* member, std::string& expected);

@@ -18,7 +18,7 @@ namespace {
 enum ByteClass : std::uint8_t {
   kWordFirst = 1,  // may start a word
   kWordRest = 2,   // may continue one
-  kNumber = 4,     // may stand in an unquoted value that starts like a number
+  kNumber = 4,     // may occur in an unquoted value that starts like a number
   kPlain = 8,      // ASCII that stands for itself between quotes
 };
 
@@ -113,7 +113,7 @@ std::size_t append_character(std::string& out, std::string_view text) {
   return 1;
 }
 
-// The length of the longest prefix that may stand in a comment.
+// The length of the longest prefix that a comment may contain.
 std::size_t comment_length(std::string_view text) {
   std::size_t index = 0;
   while (index < text.size()) {
@@ -224,7 +224,7 @@ class Parser {
     return text_.substr(begin, at_ - begin);
   }
 
-  // What has to stand after a token: blanks, the end, or the closing bracket around it.
+  // What has to follow a token: blanks, the end, or the closing bracket around it.
   bool read_gap(char closer) {
     if (at_end() || peek() == closer || is_blank(peek())) {
       skip_blanks();
@@ -259,7 +259,7 @@ class Parser {
     return read_gap(kNoCloser);
   }
 
-  // Stops at the first token that is no key; the caller knows whether it may stand there.
+  // Stops at the first token that is no key; the caller knows whether it is allowed there.
   bool read_fields(std::vector<Field>& out, char closer) {
     std::unordered_set<std::string_view> keys;
     while (!at_end() && is(kWordFirst, peek())) {
@@ -282,7 +282,7 @@ class Parser {
     return true;
   }
 
-  // Whether key stands among the fields read so far; adds it to keys once that is in use.
+  // Whether key is among the fields read so far; adds it to keys once that is in use.
   bool is_given(std::string_view key, const std::vector<Field>& fields,
                 std::unordered_set<std::string_view>& keys) const {
     if (fields.size() < kComparedKeysMax) return find_field(fields, key) != nullptr;
@@ -340,7 +340,7 @@ class Parser {
       out = Value(integer);
       return true;
     }
-    at_ = begin;  // where an error would stand
+    at_ = begin;  // the position of an error
     if (integer_end == token_end && integer_error == std::errc::result_out_of_range) {
       return fail("an integer of at most 64 bits");
     }
@@ -467,7 +467,7 @@ class Parser {
                    "at most " + std::to_string(limits::kLineBytesMax) + " bytes");
   }
 
-  // The token at at_ is not what had to stand there.
+  // The token at at_ is not the expected one.
   bool fail(std::string expected) { return fail_at(at_, describe_token(), std::move(expected)); }
 
   bool fail_at(std::size_t at, std::string found, std::string expected) {
@@ -540,7 +540,7 @@ void append_bytes(std::string& out, std::string_view data) {
   for (const char byte : data) append_hex(out, byte);
 }
 
-// Verbs and keys: words, the reserved ones among them, since nothing else can stand in their place.
+// Verbs and keys: words, including the reserved ones, since their places allow nothing else.
 void append_name(std::string& out, std::string_view name) {
   KVFENCE_CHECK(is_word(name), "verbs and keys are words");
   out += name;

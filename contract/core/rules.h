@@ -104,7 +104,7 @@ inline constexpr std::array<RuleField, 32> kRuleFields = {{
     // v1/core/kv_cache_coordinator.py allocate_new_computed_blocks; absent in v0.19.0 and v0.23.0.
     {"external_blocks_after_hits", &Rules::external_blocks_after_hits, false,
      "a group takes blocks for external tokens when all groups hold their hits"},
-    // A priority victim that stands before the request at hand in the running list, and was not
+    // A priority victim that is before the request at hand in the running list, and was not
     // scheduled in this step, makes the loop pass over the next request (vllm#49097, #49206).
     // Source: vLLM v0.19.0 and v0.23.0 v1/core/sched/scheduler.py schedule.
     {"priority_victim_shifts_loop", &Rules::priority_victim_shifts_loop, true,
@@ -170,7 +170,7 @@ inline constexpr std::array<RuleField, 32> kRuleFields = {{
     {"stopped_requests_are_sent", &Rules::stopped_requests_are_sent, true,
      "a producer keeps the blocks of a request that ended at a stop token too"},
     // What a producer holds is leased: a consumer asks for more time while its requests wait.
-    // Before, the deadline stands. Source: vLLM v0.23.0
+    // Before, the deadline is fixed. Source: vLLM v0.23.0
     // distributed/kv_transfer/kv_connector/v1/nixl/scheduler.py on_new_request, worker.py
     // _handle_heartbeat; absent in v0.19.0.
     {"kv_lease_heartbeats", &Rules::kv_lease_heartbeats, true,

@@ -49,7 +49,7 @@ struct Digests {
     fields.add("members", &Digests::members,
                "those of the observation that are digested, in order");
     fields.optional("sparse_state", &Digests::sparse_state,
-                    "the state is observed only where a digest stands");
+                    "the state is observed only where there is a digest");
     fields.optional("recorder", &Digests::recorder, "the command line that was recorded");
   }
 };

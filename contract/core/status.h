@@ -46,7 +46,7 @@ enum class ErrorCode : std::uint8_t {
   kAlreadyReady,       ///< the block is not being written
   kNotReading,         ///< fewer transfers read the block than are said to be done
   kUnknownJob,         ///< no transfer of that number, or it has ended
-  kListedTwice,        ///< named twice where each stands once
+  kListedTwice,        ///< named twice where once is allowed
   kSeveralParams,      ///< several connectors have parameters for the client
   kShutDown,           ///< the worker takes no transfer any more
   kJobInFlight,        ///< a transfer of that number is deferred or in flight

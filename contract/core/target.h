@@ -23,7 +23,7 @@ namespace kvfence {
 
 struct Target;
 
-/// A configuration as it stands on its line.
+/// A configuration as its line has it.
 using Config = Erased;
 
 /// A valid configuration, and what it stands for. It is parsed once per run and shared.

@@ -26,9 +26,9 @@ namespace kvfence::engine {
 using kvfence::operator==;
 
 /// `(scripted)`: a connector whose answers are commands
-/// (contract/scripted/scripted_connector.h). Alone it has no workers: what they would report stands
-/// in the update. Under (multi ...) it may stand several times, and has workers, whose reports
-/// stand there as well.
+/// (contract/scripted/scripted_connector.h). Alone it has no workers: the update has what they
+/// would report. Under (multi ...) it may occur several times, and has workers; the update has
+/// their reports as well.
 struct ScriptedRecord {
   static constexpr std::string_view kWord = "scripted";
   std::string connector_class = "a";
@@ -82,8 +82,8 @@ struct ConnectorRecord
 };
 
 /// What copies and computes.
-///   scripted  copies are marks that commands move, step by step; what is sampled stands in the
-///             update; a step runs when it is taken in
+///   scripted  copies are marks that commands move, step by step; the update has what is
+///             sampled; a step runs when it is taken in
 ///   symbols   a KV cache of symbols and streams of copies, over which a toy model computes: a step
 ///             is executed, polled and taken in, and a token comes of what the KV cache holds
 ///   virtual   the same, where the optimized side runs the copy worker on the virtual device

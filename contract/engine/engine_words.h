@@ -99,9 +99,9 @@ struct Sample {
 /// The oldest step in flight comes back: it is executed and polled, unless commands did that, and
 /// taken in. Each request that samples gives `token`, and as often again as drafts of it were
 /// accepted, unless `samples` names it; on a device the model samples. Under connectors that keep
-/// files a draft is accepted only if it is the token that comes, since its KV is there. The report
-/// of the scripted connector is what stands here, and those of scripted children what `reports`
-/// says; all others have workers that report.
+/// files a draft is accepted only if it is the token that comes, since its KV is there. The members
+/// here are the report of the scripted connector, and `reports` has those of scripted children; all
+/// others have workers that report.
 /// Errors: kNoStepInFlight: nothing was planned; on a device, the oldest step was not polled;
 /// kNotInConfig: on a device, something is sampled; without the scripted connector, something is
 /// reported, or there is no such scripted child or rank; kListedTwice: two reports of one child and
@@ -332,7 +332,7 @@ struct RequestOutput {
   }
 };
 
-/// A request as it stands.
+/// The state of a request.
 struct RequestState {
   static constexpr std::string_view kWord = "request";
   std::string id;
@@ -345,7 +345,7 @@ struct RequestState {
   static void declare(auto& fields) {
     using S = RequestState;
     fields.add("id", &S::id, "its name");
-    fields.add("status", &S::status, "where it stands");
+    fields.add("status", &S::status, "its status");
     fields.add("num_tokens", &S::num_tokens, "prompt and output");
     fields.add("num_computed_tokens", &S::num_computed_tokens, "whose KV is there");
     fields.optional("num_output_placeholders", &S::num_output_placeholders,

@@ -54,7 +54,7 @@ struct BlockStatus {
   friend bool operator==(const BlockStatus&, const BlockStatus&) = default;
 };
 
-/// A block as it stands in one of a policy's lists.
+/// A block in one of a policy's lists.
 struct PolicyEntry {
   OffloadKey key;
   BlockStatus status;
@@ -82,7 +82,7 @@ struct PolicyLists {
 /// CachePolicy.
 ///
 /// LRU keeps one list. ARC keeps two lists of blocks, T1 and T2, two of keys of evicted ones, B1
-/// and B2, and a target for the size of T1 that starts at 0. A key stands in one of them at most.
+/// and B2, and a target for the size of T1 that starts at 0. A key is in one of them at most.
 /// *Idle*: ref_cnt is 0.
 ///
 /// get(key, out) -> whether the block is held
@@ -107,7 +107,7 @@ struct PolicyLists {
 ///
 /// touch(keys)
 ///     From the last key to the first, so that the first ends as the newest; absent keys are passed
-///     over. LRU: to the end of the list. ARC, by where the key stands:
+///     over. LRU: to the end of the list. ARC, by the key's list:
 ///       T1  to the end of T2, or of T1 if not ready
 ///       T2  to its end
 ///       B1  target = min(target + max(1, |B2| / |B1|), capacity); to the end of B1

@@ -42,8 +42,8 @@ struct RequestBlocks {
   }
 };
 
-/// The configuration as it stands on the config line; KVCacheManagerConfig is what a manager is
-/// built from.
+/// The configuration as the config line has it; KVCacheManagerConfig is what a manager is built
+/// from.
 struct Config : PoolSettings {
   Config() { num_gpu_blocks = 16; }
   std::vector<KVCacheSpec> groups = {KVCacheSpec{.block_size = 4}};

@@ -68,7 +68,7 @@ struct PrepareStoreOutput {
 /// lookup(keys, num_hits)
 ///     How many leading keys are held and ready.
 ///     The filter counts every key of the list: a counted key becomes the newest and one more; a
-///     new one drops the oldest if the tracker is full, and stands at 1.
+///     new one drops the oldest if the tracker is full, and has count 1.
 ///     Errors: kNotInProfile with Rules::lookup_by_key
 ///
 /// lookup_key(key, result)
@@ -79,7 +79,7 @@ struct PrepareStoreOutput {
 ///     The policy's.
 ///
 /// prepare_load(keys, slots)
-///     Each is acquired; slots in the order of the keys. A key may stand twice.
+///     Each is acquired; slots in the order of the keys. A key may occur twice.
 ///     Errors: kUnknownKey; kNotReady
 ///
 /// complete_load(keys)
@@ -93,13 +93,13 @@ struct PrepareStoreOutput {
 ///     they cannot go. Evicted slots become free in order of eviction, with one removed event. Then
 ///     each key gets a slot: never used ones first, ascending; then free ones, the last freed
 ///     first. Nothing to store: stored, with empty lists.
-///     Errors: kListedTwice, if a key that passed the filter and is not held stands twice (upstream
+///     Errors: kListedTwice, if a key that passed the filter and is not held occurs twice (upstream
 ///     would lose a slot)
 ///
 /// complete_store(keys, success)
 ///     Success: those not ready become ready, with one stored event that lists them in the order of
 ///     the keys. Failure: those not ready are removed and their slots freed, in the order of the
-///     keys. Others are passed over. A key may stand twice.
+///     keys. Others are passed over. A key may occur twice.
 ///
 /// reset_cache()
 ///     Nothing is held, every slot counts as never used; counts and events stay.

@@ -149,7 +149,7 @@ using Command =
     std::variant<DeclareRequest, AppendTokens, GetNewBlocks, GetCachedBlock, Touch, CacheFullBlocks,
                  FreeBlocks, EvictBlocks, ResetPrefixCache, TakeEvents>;
 
-/// The configuration as it stands on the config line; BlockPoolConfig is what a pool is built from.
+/// The configuration as the config line has it; BlockPoolConfig is what a pool is built from.
 struct Config : PoolSettings {
   std::uint32_t max_block_size = 0;
   std::optional<bool> free_blocks_prepend;

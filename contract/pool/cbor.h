@@ -50,7 +50,7 @@ class CborWriter {
   static constexpr unsigned kText = 0x60;
   static constexpr unsigned kArray = 0x80;
 
-  /// Low five bits of a head whose value follows in 1, 2, 4 or 8 bytes; smaller values stand in the
+  /// Low five bits of a head whose value follows in 1, 2, 4 or 8 bytes; smaller values are in the
   /// head itself.
   static constexpr unsigned kOneByteFollows = 24;
   static constexpr std::size_t kHeadBytesMax = 9;

@@ -119,7 +119,7 @@ struct NewRequest {
   }
 };
 
-/// A request as it stands between two operations.
+/// The state of a request between two operations.
 struct RequestView {
   std::string_view id;
   const Request& request;  ///< prompt and output tokens
@@ -289,8 +289,8 @@ struct EngineCoreOutputs {
 ///          tokens after the local hit as asked, the answer as found. An asynchronous load:
 ///          kWaitingForRemoteKVs, num_computed_tokens count what is being loaded, skipped. Else
 ///          into running.
-///        Skipped requests stand in skipped_waiting before those not looked at, in the order in
-///        which they were looked at.
+///        Skipped requests are in skipped_waiting before those not looked at, in the order in which
+///        they were looked at.
 ///     4. Preempted: blocks freed, num_computed_tokens 0, drafts cleared, num_preemptions + 1, to
 ///        the head of waiting.
 ///     5. The output; build_connector_meta; then num_computed_tokens advance. Asynchronous: a
@@ -330,7 +330,7 @@ struct EngineCoreOutputs {
 ///        running caches num_computed_tokens - placeholders. A stopped request is freed at once
 ///        (below). One output per request with tokens. A preempted request takes its tokens too,
 ///        and may stop.
-///     3. Stopped requests leave the place where they stand; upstream forgets skipped_waiting.
+///     3. Stopped requests leave their place; upstream forgets skipped_waiting.
 ///     4. Under kFail, affected requests finish, with an output each.
 ///     5. update_connector_output; each finished_recving: loading: may be promoted from now on;
 ///        finished: freed. Each finished_sending: freed.
@@ -345,7 +345,7 @@ struct EngineCoreOutputs {
 ///       kNotInConfig        a connector output without connector
 ///       kSingleGroupOnly    invalid blocks and more than one group
 ///       kUnknownBlock       an invalid block that is no block of the pool, or the null block
-///       kListedTwice        a request or block stands twice in the three lists
+///       kListedTwice        a request or block occurs twice in the three lists
 ///       kNotLoading         finished_recving names a request that neither loads nor is held, or
 ///                           whose load was reported before
 ///       kNotFinished        finished_sending names a request that is not held

@@ -176,7 +176,7 @@ class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
   std::uint32_t num_steps_ = 0;
 };
 
-/// The worker's half of a scripted child. It reports what stands under its place and rank.
+/// The worker's half of a scripted child. It reports what is listed under its place and rank.
 class ScriptedConnectorWorker final : public Cloning<ScriptedConnectorWorker, KVConnectorWorker> {
  public:
   ScriptedConnectorWorker(std::uint32_t place, std::uint32_t rank, const ScriptedTraits& traits,

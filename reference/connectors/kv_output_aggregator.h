@@ -1,6 +1,6 @@
 #pragma once
 
-/// Aggregates the reports of all ranks into one. The rules stand in
+/// Aggregates the reports of all ranks into one. The rules are in
 /// contract/connectors/kv_output_aggregator.h.
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py KVOutputAggregator; completed
 /// jobs: v0.23.0 v1/.../offloading/common.py OffloadingWorkerMetadata.aggregate.

@@ -26,7 +26,7 @@ void remove_key(List& list, OffloadKeyView key) {
   if (place != list.end()) list.erase(place);
 }
 
-/// Makes what stands at `place` the newest; all others keep their order.
+/// Makes the element at `place` the newest; all others keep their order.
 template <class List>
 void move_to_end(List& list, typename List::iterator place) {
   std::rotate(place, place + 1, list.end());
@@ -136,8 +136,8 @@ void CachePolicy::touch_in_lru(OffloadKeyView key) {
   if (block != lists_.t1.end()) move_to_end(lists_.t1, block);
 }
 
-// Where the key stands decides: T1 -> T2, or T1 again if not ready; T2, B1 and B2 -> their end. A
-// ghost moves the target, and stays a ghost.
+// The key's list decides: T1 -> T2, or T1 again if not ready; T2, B1 and B2 -> their end. A ghost
+// moves the target, and stays a ghost.
 // Source: vLLM v0.19.0 v1/kv_offload/cpu/policies/arc.py touch (one round of its loop)
 void CachePolicy::touch_in_arc(OffloadKeyView key) {
   auto& [t1, t2, b1, b2, target] = lists_;

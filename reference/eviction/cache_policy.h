@@ -1,7 +1,7 @@
 #pragma once
 
 /// A cache policy: the executable specification. LRU and ARC differ in touch and in evict alone;
-/// LRU has only the list T1. The rules of each function, and its errors in order, stand in
+/// LRU has only the list T1. The rules of each function, and its errors in order, are in
 /// contract/eviction/cache_policy.h.
 /// Source: vLLM v0.19.0 v1/kv_offload/cpu/policies/{abstract,lru,arc}.py.
 

@@ -92,9 +92,9 @@ std::uint32_t KVCacheManager::get_num_remaining_blocks(const KVRequest& request)
 }
 
 // Skipped blocks go first, which may be what makes the allocation possible, and stay gone if it is
-// not. Full blocks are cached before they are computed; draft tokens beyond the request's own never
-// are. Source: vLLM v0.19.0 v1/core/kv_cache_manager.py allocate_slots; gate and reserve: v0.23.0,
-// the same function
+// not. Full blocks are cached before they are computed; draft tokens beyond the request's own are
+// never cached. Source: vLLM v0.19.0 v1/core/kv_cache_manager.py allocate_slots; gate and reserve:
+// v0.23.0, the same function
 ErrorCode KVCacheManager::allocate_slots(const AllocateSlotsArgs& args, bool& allocated,
                                          BlocksByGroup& out) {
   const KVRequest& request = args.request;

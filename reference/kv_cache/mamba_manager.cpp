@@ -109,7 +109,7 @@ class MambaManager final : public Cloning<MambaManager, SingleTypeKVCacheManager
 
   // Speculative tokens may still be rejected, so they do not count as computed. Mode align also
   // gives the state back that the running one was copied from, once it is two boundaries back: it
-  // may stand alone among null blocks, where the base does not see it. Source: vLLM v0.19.0
+  // may be alone among null blocks, where the base does not see it. Source: vLLM v0.19.0
   // v1/core/single_type_kv_cache_manager.py MambaManager.remove_skipped_blocks
   void remove_skipped_blocks(BlockPool& pool, RequestIndex request,
                              std::size_t total_computed_tokens) override {
@@ -185,7 +185,7 @@ class MambaManager final : public Cloning<MambaManager, SingleTypeKVCacheManager
 
  private:
   std::set<std::string> cached_blocks_this_step_;  ///< packed keys
-  /// Mode align: where the state stands that the running one was copied from.
+  /// Mode align: the place of the state that the running one was copied from.
   std::map<RequestIndex, std::size_t> last_state_block_idx_;
   /// Mode align: requests whose table ends with a running state and the speculative blocks.
   std::set<RequestIndex> allocated_block_reqs_;

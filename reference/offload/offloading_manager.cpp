@@ -108,7 +108,7 @@ ErrorCode OffloadingManager::prepare_store(std::span<const OffloadKeyView> keys,
   return ErrorCode::kNone;
 }
 
-// A key that stands twice is ready, or gone, the second time.
+// A key that occurs twice is ready, or gone, the second time.
 // Source: vLLM v0.19.0 v1/kv_offload/cpu/manager.py complete_store
 void OffloadingManager::complete_store(std::span<const OffloadKeyView> keys, bool success) {
   OffloadingEvent event;

@@ -49,7 +49,7 @@ void BlockHashToBlockMap::clear() {
   key_sizes_.assign(key_sizes_.size(), 0);
 }
 
-// Keys, not blocks: equal keys stand side by side, so a key is counted where it begins.
+// Keys, not blocks: equal keys are adjacent, so a key is counted at its first entry.
 // Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.__len__
 std::uint32_t BlockHashToBlockMap::size() const {
   std::uint32_t num_keys = 0;

@@ -2,7 +2,7 @@
 
 /// The prefix cache as a list of blocks that is scanned for a key.
 ///
-/// Invariant: blocks of equal keys stand side by side in the list, in the order in which they were
+/// Invariant: blocks of equal keys are adjacent in the list, in the order in which they were
 /// inserted. The order of different keys means nothing. A block has one key at most, and none if it
 /// is not in the list.
 /// Source: vLLM v0.19.0 v1/core/block_pool.py BlockHashToBlockMap.

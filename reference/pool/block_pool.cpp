@@ -140,8 +140,8 @@ ErrorCode BlockPool::check_cache_full_blocks(const CacheFullBlocksArgs& args) co
   return ErrorCode::kNone;
 }
 
-// The parent is the request's own hash before the range, whatever block stands there. The tokens
-// are those of the whole range. Hashes and extra keys are those of the blocks not passed over; the
+// The parent is the request's own hash before the range, whatever block is there. The tokens are
+// those of the whole range. Hashes and extra keys are those of the blocks not passed over; the
 // multimodal cursor starts at the first item and moves with these blocks alone.
 // Source: vLLM v0.19.0 v1/core/block_pool.py cache_full_blocks; group_idx: v0.23.0, the same
 // function

@@ -9,7 +9,8 @@ namespace kvfence::reference {
 SpecOffloadingManager::SpecOffloadingManager(const OffloadingSpec& spec,
                                              std::vector<SecondaryTierHandle> tiers)
     : cpu_(spec.manager) {
-  KVFENCE_CHECK(spec.has_tiers || tiers.empty(), "tiers below a CPU cache that stands alone");
+  KVFENCE_CHECK(spec.has_tiers || tiers.empty(),
+                "tiers below a CPU cache without a tiering manager");
   if (spec.has_tiers) tiering_.emplace(spec.manager, std::move(tiers));
 }
 

@@ -177,8 +177,8 @@ class DisaggregatedConsumer : public KVConnector {
 ///                     earliest. Else: an expected request is *done* when each consumer's rank that
 ///                     reads from this one has said so; said again it counts once (upstream counts
 ///                     notices). Notices of others are passed over: they came twice, or late. Then
-///                     every request that expires now or did before is done as well, wherever it
-///                     stands (upstream stops at the first that does not, vllm#58222).
+///                     every request that expires now or did before is done as well, at any
+///                     place (upstream stops at the first that does not, vllm#58222).
 ///                     Done: no longer expected, closed in the transport (upstream can still be
 ///                     read then, from blocks that belong to others), finished_sending.
 /// consumer

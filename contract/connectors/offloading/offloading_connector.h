@@ -85,10 +85,10 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     Forgets the block ids known of the request. With n_ext > 0: the first d = number of blocks
 ///     with a key are computed; the offloaded blocks from d * g / o to (d * g + n_ext) / o are
 ///     prepared for loading into blocks d and on, in the next metadata. They are being loaded from
-///     now on. The cursor of the request stands after them, also if it stood further before. Its
-///     earlier stores are forgotten: they ended when it was preempted, and its load alone holds it
-///     from now on. (v0.19.0 remembers them: finished while it loads, such a request is reported as
-///     sent too, which frees its blocks under the load.)
+///     now on. The cursor of the request is after them, even if it was further before. Its earlier
+///     stores are forgotten: they ended when it was preempted, and its load alone holds it from now
+///     on. (v0.19.0 remembers them: finished while it loads, such a request is reported as sent
+///     too, which frees its blocks under the load.)
 ///     Requires (as upstream asserts): d * g + n_ext is a multiple of o; n_ext is what the blocks
 ///     after d hold.
 ///
@@ -96,8 +96,8 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     The loads since the last one. Then, request by request, new ones first: resumed ones forget
 ///     their block ids; new ids are appended. n = min(num_computed + scheduled, num_tokens) / o. If
 ///     n is beyond the cursor (at first 0), the blocks between are prepared for storing: refused:
-///     nothing, and the cursor stays. Else the cursor stands at n. If anything is to be stored, all
-///     n blocks are touched, and the keys to store with their GPU blocks are a store of this
+///     nothing, and the cursor stays. Else the cursor is at n. If anything is to be stored, all n
+///     blocks are touched, and the keys to store with their GPU blocks are a store of this
 ///     metadata, *pending* for the request.
 ///     requests_to_flush are the preempted ones; each one's pending stores are completed here, at
 ///     once, since the workers wait for them before the blocks are used again.
@@ -161,7 +161,7 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///     that of the last lookup. By group: of the first ceil(t / g) blocks, d is the index of the
 ///     first one that is not null and has no key, or all; the blocks from d on are loaded; if any,
 ///     the keys from d / f to ceil(t / o) are. BLOCK_LEVEL: the group's cursor
-///     stands at ceil(t / o). One job loads all groups; its keys are prepared for loading and, with
+///     is at ceil(t / o). One job loads all groups; its keys are prepared for loading and, with
 ///     prefix caching, are being loaded.
 ///     Requires (as upstream asserts): no other job of the request is under way; a windowed group
 ///     loads at most window * f blocks.
@@ -182,12 +182,12 @@ struct OffloadingConnectorMetadata final : KVConnectorMetadata {
 ///        slots that it wrote a part of); where full-attention groups have one common offloaded
 ///        size greater than o, with a = that size / o and window < a, only those whose number
 ///        modulo a is at least a - window. None in any group: the
-///        cursors stand at n / o. Else they are prepared for storing, group after group: refused:
+///        cursors are at n / o. Else they are prepared for storing, group after group: refused:
 ///        the cursors stay. If anything is to be stored, the request is touched as above, and a job
 ///        stores it: by group, of each key to store, the GPU blocks that are not 0. The job watches
-///        its blocks in windowed groups from now on. Unless refused, the cursors stand at n / o,
-///        also those that stood further before. A store is not among the jobs to flush of the
-///        metadata that plans it.
+///        its blocks in windowed groups from now on. Unless refused, the cursors are at n / o, even
+///        those that were further before. A store is not among the jobs to flush of the metadata
+///        that plans it.
 ///        Requires (as upstream asserts): no load of the request is under way.
 ///
 /// update_connector_output(output)

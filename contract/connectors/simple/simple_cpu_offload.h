@@ -133,14 +133,14 @@ struct PinnedHit {
 ///       the CPU pool has its key          passed over
 ///       no free CPU block is left         the request ends, all its groups
 ///       else                              is stored; one free CPU block less is left
-///     The group's place stands after what was stored or passed over. The request's CPU blocks are
+///     The group's place is after what was stored or passed over. The request's CPU blocks are
 ///     taken and its GPU blocks touched before the next request's turn.
 ///   Lazy: t = 2 * the sum over groups of: Mamba 2; sliding window ceil(window / g) + 1; else
 ///     ceil(max_num_batched_tokens / g). The cursor, if its block is no longer free, is
 ///     forgotten. From the block after the cursor, at first the head, along the GPU's free queue:
 ///     at most t blocks, and no further once as many are to be stored as CPU blocks are free; the
-///     cursor stands at the last one looked at. Each that carries a key that is not in the CPU pool
-///     is stored, also if another one of that key is.
+///     cursor is at the last one looked at. Each that carries a key that is not in the CPU pool is
+///     stored, also if another one of that key is.
 ///
 /// update_connector_output(output)
 ///     finished_recving: the request's load, if there is one, is over: its CPU blocks are freed in

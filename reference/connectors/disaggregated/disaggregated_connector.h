@@ -1,6 +1,6 @@
 #pragma once
 
-/// Both halves of a disaggregated pair, the workers' one object a rank. The rules stand in
+/// Both halves of a disaggregated pair, the workers' one object a rank. The rules are in
 /// contract/connectors/disaggregated/disaggregated_connector.h.
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Both halves of MultiConnector: the executable specification. The rules of each function stand in
+/// Both halves of MultiConnector: the executable specification. The rules of each function are in
 /// contract/connectors/multi/multi_connector.h.
 
 #include <memory>

@@ -20,7 +20,7 @@ namespace kvfence::reference {
 namespace {
 
 // The scheduler's half that frees blocks at once, and flushes the transfers that touch a block
-// before the block is used again. The rules of each function stand in
+// before the block is used again. The rules of each function are in
 // contract/connectors/offloading/offloading_connector.h under "fence".
 // Source: vLLM v0.23.0 distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py
 // OffloadingConnectorScheduler.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Storage that engines share, without files: a map of maps. The rules stand in
+/// Storage that engines share, without files: a map of maps. The rules are in
 /// contract/connectors/synchronous/shared_storage.h.
 
 #include <memory>
