@@ -1,4 +1,4 @@
-/// The copy engine, many pieces a call.
+/// The copy engine, many pieces per call.
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ cudaError_t enqueue_batched(const CopyPathOptions& options, std::span<const Copy
   }
   cudaMemcpyAttributes attributes{};
   attributes.srcAccessOrder = options.source_order;
-  // As long as the attributes are, not as the entries.
+  // As many elements as attributes, not as entries.
   std::size_t attribute_start = 0;
   for (std::size_t begin = 0; begin < copies.size();) {
     const std::size_t count = std::min(copies.size() - begin, options.batch_entries_max);

@@ -15,7 +15,7 @@ double distance(std::size_t a, std::size_t b) {
                   std::log2(static_cast<double>(std::max<std::size_t>(b, 1))));
 }
 
-/// What a measurement needs, given back in any case.
+/// The resources of a measurement; given back in any case.
 struct Bench {
   void* gpu = nullptr;
   PinnedMemory cpu;
@@ -50,7 +50,7 @@ struct Bench {
     cudaError_t code = cudaEventRecord(start, stream);
     if (code == cudaSuccess) code = enqueue_copies(path, {}, copies, stream, pool, held);
     if (code == cudaSuccess) code = cudaEventRecord(end, stream);
-    // Also after an error: `held` goes at the end of this scope.
+    // Also after an error: `held` is freed at the end of this scope.
     const cudaError_t over = cudaStreamSynchronize(stream);
     if (code == cudaSuccess) code = over;
     if (code == cudaSuccess) code = cudaEventElapsedTime(&milliseconds, start, end);
@@ -60,7 +60,7 @@ struct Bench {
   }
 };
 
-/// Pieces with gaps, so that they are no runs, and not equally far apart.
+/// Pieces with unequal gaps, so that they form no runs.
 std::vector<CopyDescriptor> scattered(std::uintptr_t dst, std::uintptr_t src,
                                       const CopyCost& cost) {
   std::vector<CopyDescriptor> copies;
@@ -86,7 +86,7 @@ CopyPathKind CopyCalibration::choose(Direction direction, std::size_t copy_bytes
   };
   const auto nearest = std::ranges::min_element(costs_, {}, away);
   const bool has_row = nearest != costs_.end() && nearest->direction == direction;
-  // Usable ones first, of these what was measured.
+  // Usable paths come first, among them measured ones.
   const auto rank = [&](std::size_t path) {
     const bool is_measured = has_row && nearest->microseconds[path] != 0;
     return std::pair(!usable[path], is_measured ? nearest->microseconds[path] : kInfinity);

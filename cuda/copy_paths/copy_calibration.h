@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which copy path takes a transfer: what was measured on this machine at start says it, never a
+/// Chooses the copy path of a transfer from measurements on this machine at start, never from a
 /// constant.
 
 #include <cuda_runtime_api.h>

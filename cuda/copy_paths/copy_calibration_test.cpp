@@ -1,5 +1,5 @@
-/// Goal: the table decides, by size, count and direction; it is measured, printed, and the same in
-/// each run where time is.
+/// Goal: the table decides by size, count and direction. It is measured and printed, and is the
+/// same in each run if the times are.
 
 #include "cuda/copy_paths/copy_calibration.h"
 
@@ -34,7 +34,7 @@ TEST(CopyCalibration, OnlyUsablePathsAreChosen) {
   const CopyCalibration table = given();
   EXPECT_EQ(table.choose(Direction::kStore, 4096, 16, {true, true, true, false}),
             CopyPathKind::kBatched);
-  // Measured nowhere in the row, but the only one.
+  // Not measured in the row, but the only usable path.
   EXPECT_EQ(table.choose(Direction::kLoad, 4096, 256, {false, true, false, false}),
             CopyPathKind::kLooped);
   EXPECT_EQ(CopyCalibration().choose(Direction::kLoad, 1, 1, {false, false, true, true}),
@@ -64,7 +64,7 @@ TEST(CopyCalibration, IsMeasuredOnTheDevice) {
     EXPECT_EQ(device.num_allocations(), 0U);
     EXPECT_EQ(device.num_streams(), 0U);
     EXPECT_EQ(device.num_events(), 0U);
-    // Time there is a count of calls: a loop costs a call a piece.
+    // Time on the virtual device is a count of calls: a loop costs one call per piece.
     EXPECT_EQ(calibration.choose(Direction::kLoad, 64, 8, {true, true, false, false}),
               CopyPathKind::kBatched);
   }

@@ -1,5 +1,5 @@
-/// Copies pieces between mapped host memory and the GPU's: a block of threads a piece, 16 bytes a
-/// load, four loads in flight a thread. And the host's accesses, of which a GPU is not told.
+/// Copies pieces between mapped host memory and the GPU's: a block of threads per piece, 16 bytes
+/// per load, four loads in flight per thread. Also the host's accesses, which a GPU does not see.
 
 #include "cuda/copy_paths/copy_kernel.h"
 
@@ -14,7 +14,7 @@ namespace {
 using kvfence::cuda::CopyDescriptor;
 
 #if defined(KVFENCE_CANARY_SPILLS)
-// More than the registers hold: the build has to fail.
+// More than the registers hold: the build must fail.
 constexpr unsigned kThreads = 1024;
 constexpr unsigned kLoadsInFlight = 24;
 #else
@@ -54,7 +54,7 @@ extern "C" cudaError_t kvfence_launch_copy_kernel(const CopyDescriptor* descript
                                                   std::size_t count, cudaStream_t stream) {
   const unsigned num_blocks = count < kBlocksMax ? static_cast<unsigned>(count) : kBlocksMax;
   void* arguments[] = {&descriptors, &count};
-  // Its own code: cudaGetLastError would also return that of an earlier call.
+  // The launch's own code: cudaGetLastError would also return that of an earlier call.
   return cudaLaunchKernel(reinterpret_cast<const void*>(&copy_pieces), dim3(num_blocks),
                           dim3(kThreads), arguments, 0, stream);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The launcher of the kernel that copies pieces: copy_kernel.cu with the toolkit, its twin on the
-/// virtual device in virtual/copy_kernel_twin.cpp. One of them is linked. C++17, as nvcc
+/// The launcher of the kernel that copies pieces: copy_kernel.cu with the toolkit, or its twin on
+/// the virtual device, virtual/copy_kernel_twin.cpp. A program links one of them. C++17, as nvcc
 /// compiles the kernel.
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@ inline constexpr std::size_t kCopyKernelWordBytes = 16;
 extern "C" {
 /// Enqueues. `descriptors` is an address that the device reads when the kernel runs, `expected`
 /// what it holds now (the twin declares what will be touched; the kernel does not look at it).
-/// Errors: of the launch itself, never those of calls before.
+/// Errors: those of the launch itself, never those of earlier calls.
 cudaError_t kvfence_launch_copy_kernel(const kvfence::cuda::CopyDescriptor* descriptors,
                                        const kvfence::cuda::CopyDescriptor* expected,
                                        std::size_t count, cudaStream_t stream);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The ways to move a list of pieces between GPU and pinned host memory. Which one is taken must
-/// not be visible in what arrives.
+/// The ways to copy a list of pieces between GPU and pinned host memory. All of them must have the
+/// same result.
 
 #include <cuda_runtime_api.h>
 
@@ -24,7 +24,7 @@ struct CopyPathOptions {
   /// A batch of more entries is cut: other runtimes give up above this many, and CUDA 13.0 was
   /// reported to crash at 51,828 (vllm#49276).
   std::size_t batch_entries_max = 4096;
-  /// Anything but Stream reads sources before what the stream waits for: an experiment.
+  /// An experiment: any order but Stream may read sources before what the stream waits for.
   cudaMemcpySrcAccessOrder source_order = cudaMemcpySrcAccessOrderStream;
 };
 

@@ -1,5 +1,5 @@
-/// Goal: whichever path takes a list of pieces, in either direction, the same bytes arrive, and no
-/// other byte of either memory changes; on the virtual device, and on a GPU.
+/// Goal: every path copies the same bytes in either direction, and changes no other byte of either
+/// memory; on the virtual device, and on a GPU.
 
 #include "cuda/copy_paths/copy_path.h"
 
@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kSize = kIsOnGpu ? std::size_t{8} << 20 : std::size_t{96} << 10;
 constexpr std::uint64_t kRunSeed = 4;
 
-/// Pieces by their places in the two memories, whose addresses differ from device to device.
+/// Pieces by their offsets in the two memories, whose addresses differ from device to device.
 struct Pieces {
   std::string name;
   std::vector<CopyDescriptor> of_store = {};  ///< dst in the CPU's, src in the GPU's
@@ -63,11 +63,11 @@ std::vector<Pieces> all_pieces() {
       all.push_back(std::move(joined));
       all.push_back(std::move(even));
       all.push_back(std::move(backwards));
-      // Seven has to be prime to the count, or sources repeat; that is allowed, and not meant here.
+      // Seven must be prime to the count, or sources repeat; that is allowed, but not intended here.
       if (count % 7 != 0 && place < kSize) all.push_back(std::move(scattered));
     }
   }
-  // More than one batch takes.
+  // More than fits in one batch.
   Pieces many{"5000 of 16"};
   for (std::size_t index = 0; index < 5000; ++index) {
     many.of_store.push_back({16 * index, 16 * (4999 - index), 16});
@@ -76,7 +76,7 @@ std::vector<Pieces> all_pieces() {
   return all;
 }
 
-/// What transfers of each layout take: pages of blocks, expanded and merged by the plan.
+/// The copies of transfers of each layout: pages of blocks, expanded and merged by the plan.
 std::vector<Pieces> pieces_of_layouts() {
   constexpr std::uintptr_t kGpu = 1 << 20;
   constexpr std::uintptr_t kCpu = 1 << 24;
@@ -115,7 +115,7 @@ std::vector<Pieces> pieces_of_layouts() {
   return all;
 }
 
-/// Both memories, with all their bytes known.
+/// Both memories, with every byte known.
 class Memories {
  public:
   Memories() {
@@ -138,7 +138,7 @@ class Memories {
   std::uintptr_t gpu() const { return reinterpret_cast<std::uintptr_t>(gpu_); }
   std::uintptr_t cpu() const { return cpu_.device_address(); }
 
-  /// Which of the memories has a byte that it should not have; empty where none does.
+  /// Which of the memories has a wrong byte; empty if none does.
   std::string copy(CopyPathKind path, const CopyPathOptions& options, Direction direction,
                    const Pieces& pieces) {
     std::vector<std::byte> gpu_expected = gpu_image_;
@@ -184,7 +184,7 @@ class Memories {
   std::vector<std::byte> cpu_image_;
 };
 
-/// Every path takes them there; returns how many did. `cap`: entries of a batch.
+/// Copies them over every path; returns how many paths did. `cap`: entries of a batch.
 std::size_t copy_all(const std::vector<Pieces>& all, std::size_t run, std::size_t cap) {
   std::size_t num_copied = 0;
   DeviceUnderTest device(run);
@@ -212,7 +212,7 @@ TEST(CopyPaths, TakeEverySizeAndCountThereAndBack) {
   const std::vector<Pieces> all = all_pieces();
   const std::size_t runs = kIsOnGpu ? 1 : 2;  // eager and lazy: the others are the worker's tests
   for (std::size_t run = 0; run < runs; ++run) {
-    // All but the kernel, which takes multiples of its word alone.
+    // All but the kernel, which takes only multiples of its word.
     EXPECT_GT(copy_all(all, run, kIsOnGpu ? 4096 : 64), 3 * 2 * all.size());
   }
 }

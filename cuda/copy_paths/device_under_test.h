@@ -1,10 +1,10 @@
 #pragma once
 
-/// For tests that run on the virtual device and, compiled once more with KVFENCE_REAL_RUNTIME, on a
+/// For tests that run on the virtual device and, compiled again with KVFENCE_REAL_RUNTIME, on a
 /// GPU: the device, in each of its runs.
 ///
-/// On a GPU there is one run. On the virtual device each schedule is one, and what it finds (races,
-/// misuses, memory that was not given back) is checked besides.
+/// On a GPU there is one run. On the virtual device there is one run per schedule, and its findings
+/// (races, misuses, memory that was not given back) are checked too.
 
 #include <cuda_runtime_api.h>
 
@@ -30,7 +30,7 @@ class DeviceUnderTest {
   explicit DeviceUnderTest(std::size_t /*run*/) {}
   static std::string name() { return "GPU"; }
   static std::size_t num_races() { return 0; }
-  /// What is wrong beside what the test itself sees; empty where nothing is.
+  /// What is wrong beside what the test itself sees; empty if nothing is.
   static std::string findings() {
     const cudaError_t code = cudaDeviceSynchronize();
     return code == cudaSuccess ? "" : cudaGetErrorName(code);
@@ -74,7 +74,7 @@ class DeviceUnderTest {
 
 }  // namespace kvfence::cuda
 
-/// First in each such test: KVFENCE_NEEDS_GPU where it runs on one.
+/// The first line of each such test: KVFENCE_NEEDS_GPU where it runs on a GPU.
 #if defined(KVFENCE_REAL_RUNTIME)
 #define KVFENCE_NEEDS_DEVICE() KVFENCE_NEEDS_GPU()
 #else

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Events that are used again. One that comes from here may have been recorded before: it means
-/// nothing until it is recorded anew, and that record has succeeded.
+/// Events that are used again. An event from this pool may have been recorded before, so it means
+/// nothing until a new record of it has succeeded.
 
 #include <cuda_runtime_api.h>
 
@@ -19,10 +19,10 @@ class EventPool {
 
   /// A new record in the stream's present place. `event` stays null on an error.
   cudaError_t record(cudaStream_t stream, cudaEvent_t& event);
-  /// Requires that nobody asks about its last record any more; waits that were enqueued are bound
+  /// Requires that no later call asks about its last record; waits that were enqueued are bound
   /// already.
   void give(cudaEvent_t event);
-  /// Destroys the events that nobody has.
+  /// Destroys the events that are not in use.
   void give_back_unused();
   std::size_t num_used() const { return num_used_; }
 

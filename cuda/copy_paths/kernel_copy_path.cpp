@@ -13,7 +13,7 @@ cudaError_t enqueue_by_kernel(std::span<const CopyDescriptor> copies, cudaStream
                               PinnedPool& pool, std::vector<PinnedMemory>& held) {
   if (copies.empty()) return cudaSuccess;
   if (!can_copy(CopyPathKind::kKernel, copies)) return cudaErrorInvalidValue;
-  // The kernel reads its descriptors when it runs: they are the transfer's until it is over.
+  // The kernel reads its descriptors when it runs: the transfer keeps them until it is over.
   PinnedMemory memory;
   const cudaError_t code = pool.take(copies.size_bytes(), memory);
   if (code != cudaSuccess) return code;

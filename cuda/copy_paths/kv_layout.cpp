@@ -9,7 +9,7 @@ namespace {
 std::string in_bytes(std::size_t count) { return std::to_string(count) + " bytes"; }
 
 /// The bytes from the first to the last element over the given dimensions; nothing where two
-/// elements share bytes. Dimensions of one element have no stride that matters.
+/// elements share bytes. The stride of a dimension of one element does not matter.
 std::optional<std::size_t> span_of(const StridedTensor& tensor, std::vector<std::size_t> dims) {
   std::sort(dims.begin(), dims.end(),
             [&](std::size_t a, std::size_t b) { return tensor.strides[a] < tensor.strides[b]; });
@@ -74,7 +74,7 @@ std::string find_attention_pages(const LayerTensors& layer, std::size_t num_bloc
   if (!span_of(tensor, all_dims_but(tensor, tensor.shape.size(), tensor.shape.size()))) {
     return "pages overlap: elements share bytes";
   }
-  // Physically before the blocks: what has larger strides.
+  // Dimensions with larger strides lie physically before the blocks.
   std::vector<std::size_t> outer;
   for (std::size_t dim = 0; dim < tensor.shape.size(); ++dim) {
     if (dim != block_dim && tensor.shape[dim] > 1 &&
@@ -139,7 +139,7 @@ std::size_t length_of(const PageTensor& tensor) {
 bool overlap(const PageTensor& a, const PageTensor& b) {
   if (a.address > b.address) return overlap(b, a);
   if (a.address + length_of(a) <= b.address) return false;
-  // Interleaved: every block of the one ends before the other's begins.
+  // Interleaved: every block of one ends before the other's begins.
   if (a.block_stride != b.block_stride) return true;
   const std::size_t offset = (b.address - a.address) % a.block_stride;
   return offset < a.page_bytes || offset + b.page_bytes > a.block_stride;

@@ -1,9 +1,9 @@
 #pragma once
 
-/// Where the pages of KV blocks lie, whatever shape the attention backend gave its tensors: every
-/// tensor becomes rows of bytes, one row per block.
+/// Where the pages of KV blocks lie, for any shape of the attention backend's tensors: every tensor
+/// becomes rows of bytes, one row per block.
 ///
-/// Plain data: no address is read here, so that a layout can be discovered and tested anywhere.
+/// Plain data: this code reads no address, so that a layout can be discovered and tested anywhere.
 
 #include <cstddef>
 #include <cstdint>
@@ -59,11 +59,11 @@ struct KVLayout {
 
 struct DiscoveredLayout {
   KVLayout layout = {};
-  std::string refusal = {};  ///< why there is none: names the layer; empty where there is one
+  std::string refusal = {};  ///< why there is no layout: names the layer; empty if there is one
 };
 
 /// K and V first becomes two tensors of half a page. Layers that share memory become one tensor.
-/// Refuses a block dimension that is none, and pages that overlap.
+/// Refuses a dimension that cannot be that of blocks, and pages that overlap.
 /// Cost: O(tensors^2 + dimensions log dimensions).
 /// Source: off/worker.py register_kv_caches and register_cross_layers_kv_cache, v0.19.0.
 DiscoveredLayout discover_layout(std::span<const LayerTensors> layers, std::size_t num_blocks,

@@ -1,5 +1,5 @@
-/// Goal: each kind of layout is found from shape and strides; what has no pages is refused, by name
-/// and reason.
+/// Goal: each kind of layout is found from shape and strides. A tensor without pages is refused, by
+/// name and reason.
 
 #include "cuda/copy_paths/kv_layout.h"
 
@@ -135,14 +135,14 @@ TEST(KVLayout, WhatHasNoBlockDimensionIsRefused) {
   expect_refused({attention({0, 1, {}, {}}, 8)}, "expected a shape");
   expect_refused({attention({0, 1, {2, 3, kBlocks, 4}, {96, 32, 4, 1}}, 8, 0, 2)},
                  "blocks are at physical dimension 2");
-  LayerTensors told = attention({0, 1, {kBlocks, kBlocks}, {kBlocks, 1}}, 8);
-  told.block_dim = 0;
-  EXPECT_EQ(discover({told}).refusal, "");
-  told.block_dim = 2;
-  expect_refused({told}, "no dimension 2");
-  told.tensors[0].shape[0] = 5;
-  told.block_dim = 0;
-  expect_refused({told}, "dimension 0 has 5 elements");
+  LayerTensors layer = attention({0, 1, {kBlocks, kBlocks}, {kBlocks, 1}}, 8);
+  layer.block_dim = 0;
+  EXPECT_EQ(discover({layer}).refusal, "");
+  layer.block_dim = 2;
+  expect_refused({layer}, "no dimension 2");
+  layer.tensors[0].shape[0] = 5;
+  layer.block_dim = 0;
+  expect_refused({layer}, "dimension 0 has 5 elements");
 }
 
 TEST(KVLayout, PagesThatOverlapAreRefused) {

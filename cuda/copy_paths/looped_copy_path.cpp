@@ -1,4 +1,4 @@
-/// The copy engine, a call a piece: for runtimes without batches, and to compare with.
+/// The copy engine, one call per piece: for runtimes without batches, and as a baseline.
 
 #include "cuda/copy_paths/copy_path.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Host memory that the GPU may touch while the host goes on. Never pageable memory in its place:
-/// where pinning fails there is no memory, and the code says why.
+/// Host memory that the GPU may touch while the host goes on. It never falls back to pageable
+/// memory: where pinning fails there is no memory, and the code says why.
 
 #include <cuda_runtime_api.h>
 
@@ -19,7 +19,7 @@ class PinnedMemory {
   // Errors: the code of the call that failed; `memory` stays as it was.
 
   static cudaError_t allocate(std::size_t size, PinnedMemory& memory);
-  /// Pins memory that stays its owner's, for as long as this lives.
+  /// Pins memory of another owner during the lifetime of this object.
   static cudaError_t pin(void* address, std::size_t size, PinnedMemory& memory);
 
   /// Gives it back. Requires that nothing enqueued touches it.
@@ -28,7 +28,7 @@ class PinnedMemory {
   void abandon() { static_cast<void>(memory_.release()); }
 
   std::byte* host_address() const { return memory_.get(); }
-  /// What copies and kernels are given: may differ from the host's.
+  /// The address that copies and kernels use; may differ from the host's.
   std::uintptr_t device_address() const { return device_address_; }
   std::size_t size() const { return size_; }
 
@@ -39,7 +39,7 @@ class PinnedMemory {
       static_cast<void>(is_registered ? cudaHostUnregister(address) : cudaFreeHost(address));
     }
   };
-  /// Gives it back where the device's address cannot be had.
+  /// Gives the memory back where the device has no address for it.
   static cudaError_t own(void* address, std::size_t size, bool is_registered, PinnedMemory& memory);
 
   std::unique_ptr<std::byte, GiveBack> memory_ = {nullptr, {.is_registered = false}};

@@ -15,7 +15,7 @@ std::size_t rows_of(std::span<const CopyDescriptor> copies) {
   if (copies.size() < 2) return 1;
   const std::size_t dst_pitch = copies[1].dst - first.dst;
   const std::size_t src_pitch = copies[1].src - first.src;
-  // A step backwards wraps around, and is too long.
+  // A step backwards wraps around and is too long.
   if (dst_pitch < first.size || src_pitch < first.size || dst_pitch > kPitchMax ||
       src_pitch > kPitchMax) {
     return 1;

@@ -96,7 +96,7 @@ std::vector<ByteInterval> destinations_of(std::span<const CopyDescriptor> copies
   return destinations;
 }
 
-/// Of two lists by rising address.
+/// Two lists in ascending order of address.
 bool share_bytes(std::span<const ByteInterval> a, std::span<const ByteInterval> b) {
   std::size_t i = 0;
   std::size_t j = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// From the blocks of a transfer to the copies that it takes: expansion of host blocks, merging,
-/// and the refusal of what a batch of copies leaves undefined.
+/// Turns the blocks of a transfer into copies: expands host blocks, merges copies, and refuses a
+/// batch with an undefined result.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace kvfence::cuda {
 using worker::Direction;
 using worker::kNumDirections;
 
-/// Which blocks go where, as the scheduler's side says it.
+/// Which blocks go where, as the scheduler's half names them.
 struct TransferSpec {
   std::vector<std::uint32_t> gpu_blocks = {};  ///< of all groups, one group after the other
   std::vector<std::uint32_t> cpu_blocks = {};  ///< likewise; each is block_size_factor GPU blocks
@@ -40,7 +40,7 @@ struct TransferPlan {
 
 struct PlannedTransfer {
   TransferPlan plan = {};
-  ErrorCode refusal = ErrorCode::kNone;  ///< why there is none
+  ErrorCode refusal = ErrorCode::kNone;  ///< why there is no plan
 };
 
 /// `gpu` and `cpu` have the same tensors; a row of the host's has `block_size_factor` pages. A

@@ -1,5 +1,5 @@
-/// Goal: host blocks are expanded as upstream does it, copies are merged, and what a batch leaves
-/// undefined is refused.
+/// Goal: host blocks are expanded as upstream does it, copies are merged, and a batch with an
+/// undefined result is refused.
 
 #include "cuda/copy_paths/transfer_plan.h"
 
@@ -17,7 +17,7 @@ KVLayout layout(std::uintptr_t address, std::size_t num_blocks, std::size_t page
           .groups = std::vector<std::vector<PageRef>>(num_groups, {{0, 16}})};
 }
 
-/// Pages of 32 bytes, of which 16 count; three to a host block.
+/// Pages of 32 bytes, 16 of them used; three per host block.
 struct Plan {
   KVLayout gpu = layout(kGpu, 32, 32);
   KVLayout cpu = layout(kCpu, 8, 96);

@@ -1,4 +1,5 @@
-/// Fills and checks slots of self-describing granules: a block of threads a slot, a granule a load.
+/// Fills and checks slots of self-describing granules: a block of threads per slot, a granule per
+/// load.
 
 #include "cuda/figures/content_kernel.h"
 
@@ -13,7 +14,7 @@ using kvfence::content::Mismatch;
 using kvfence::cuda::ContentSlots;
 using kvfence::cuda::kContentThreads;
 
-/// What 132 multiprocessors hold at once; each block takes one slot after the other.
+/// As many as 132 multiprocessors hold at once; each block takes one slot after the other.
 constexpr std::uint64_t kBlocksMax = 132 * 8;
 
 __device__ Granule* granules_of(const ContentSlots& slots, std::uint64_t slot) {
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kContentThreads)
       atomicMin(&first_wrong_index, static_cast<unsigned long long>(mine.first_wrong_index));
     }
     __syncthreads();
-    // An index is one thread's alone; where nothing is wrong thread 0 writes.
+    // Each index belongs to one thread; where nothing is wrong thread 0 writes.
     const bool writes = num_wrong == 0
                             ? threadIdx.x == 0
                             : mine.num_wrong != 0 && mine.first_wrong_index == first_wrong_index;
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(kContentThreads)
       found[slot].first_wrong.first = mine.first_wrong.first;
       found[slot].first_wrong.second = mine.first_wrong.second;
     }
-    // The next slot's counts are not this one's.
+    // All threads have read the counts before the next slot resets them.
     __syncthreads();
   }
 }

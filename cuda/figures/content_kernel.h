@@ -1,9 +1,10 @@
 #pragma once
 
 /// The launchers of the kernels that fill memory with the contents of
-/// contract/worker/content_pattern.h and check them: content_kernel.cu with the toolkit, their
-/// twins on the virtual device in virtual/content_kernel_twin.cpp. One of them is linked; both run
-/// fill_granules and check_granules, so that the bytes are the same. C++17, as nvcc compiles it.
+/// contract/worker/content_pattern.h and check them: content_kernel.cu with the toolkit, or their
+/// twins on the virtual device, virtual/content_kernel_twin.cpp. A program links one of them; both
+/// run fill_granules and check_granules, so that the bytes are the same. C++17, as nvcc compiles
+/// it.
 
 #include <cuda_runtime_api.h>
 
@@ -13,12 +14,12 @@
 
 namespace kvfence::cuda {
 
-/// Threads that share a slot: thread t has its granules t, t + kContentThreads, ...
+/// Threads that share a slot: thread t takes its granules t, t + kContentThreads, ...
 inline constexpr unsigned kContentThreads = 256;
 
-/// Memory as slots that are equally far apart, each with the contents of a block of its own.
+/// Memory as slots that are equally far apart, each with the contents of its own block.
 struct ContentSlots {
-  std::uintptr_t address = 0;      ///< as the device knows it; a multiple of 16
+  std::uintptr_t address = 0;      ///< the device's; a multiple of 16
   std::uint64_t stride_bytes = 0;  ///< from slot to slot; a multiple of 16
   std::uint64_t granules_per_slot = 0;
   std::uint64_t num_slots = 0;
@@ -32,7 +33,7 @@ KVFENCE_HOST_DEVICE constexpr content::Tag tag_of(const ContentSlots& slots, std
   return {slots.first.block_id + slot * slots.block_step % slots.num_slots, slots.first.generation};
 }
 
-/// There is something to do, granules are aligned, and slots do not overlap.
+/// There is at least one slot, granules are aligned, and slots do not overlap.
 constexpr bool is_valid(const ContentSlots& slots) {
   return slots.num_slots > 0 && slots.granules_per_slot > 0 &&
          slots.address % content::kGranuleBytes == 0 &&
@@ -49,8 +50,8 @@ extern "C" {
 
 cudaError_t kvfence_launch_fill_kernel(const kvfence::cuda::ContentSlots* slots,
                                        cudaStream_t stream);
-/// `found[num_slots]`, by the address that the device knows, gets what the check of each slot
-/// found, right ones too. Cost: a block of kContentThreads threads a slot; reads each byte once.
+/// `found[num_slots]`, a device address, gets the result of each slot's check, right ones too.
+/// Cost: a block of kContentThreads threads per slot; reads each byte once.
 cudaError_t kvfence_launch_check_kernel(const kvfence::cuda::ContentSlots* slots,
                                         kvfence::content::Mismatch* found, cudaStream_t stream);
 }

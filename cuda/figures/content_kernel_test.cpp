@@ -1,5 +1,5 @@
-/// Goal: the kernels write the bytes of the host and nothing beside, and find what is wrong and
-/// where; on the virtual device their twins, on a GPU they themselves.
+/// Goal: the kernels write the host's bytes and no others, and find what is wrong and where. The
+/// twins run on the virtual device, the kernels on a GPU.
 
 #include "cuda/figures/content_kernel.h"
 
@@ -29,7 +29,7 @@ constexpr std::size_t kSize = kNumSlots * kStride;
 
 #define KVFENCE_EXPECT_OK(call) EXPECT_EQ(call, cudaSuccess)
 
-/// Memory of the GPU and what the host knows of it.
+/// Memory of the GPU and what the host expects in it.
 class Memory {
  public:
   Memory() {
@@ -91,7 +91,7 @@ class Memory {
   PinnedMemory found_;
 };
 
-/// Nothing is found beside what the check itself sees.
+/// The device finds nothing beside what the check itself sees.
 template <class Check>
 void in_each_run(Check check) {
   for (std::size_t run = 0; run < kNumRuns; ++run) {

@@ -9,8 +9,8 @@
 namespace kvfence::cuda {
 namespace {
 
-// As cuda.h declares them. The driver is asked and not the runtime, which a program that is linked
-// with the virtual device cannot have besides.
+// As cuda.h declares them. The driver is asked, because a program that is linked with the virtual
+// device cannot be linked with the runtime too.
 using Result = int;
 using DeviceHandle = int;
 constexpr int kMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
@@ -18,7 +18,7 @@ constexpr int kMinor = 76;
 constexpr Result kStubLibrary = 34;  // CUDA_ERROR_STUB_LIBRARY
 constexpr Result kNoDevice = 100;    // CUDA_ERROR_NO_DEVICE
 
-/// The driver's library, for as long as it is asked.
+/// The driver's library, loaded during the lifetime of this object.
 class Driver {
  public:
   Driver() : library_(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {}

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The GPUs of this machine, as its driver says: with the toolkit or without, so that a caller can
-/// ask before it skips.
+/// The GPUs of this machine, as its driver reports them, with the toolkit or without: a test asks
+/// before it skips.
 
 #include <cstddef>
 #include <string>
@@ -18,13 +18,13 @@ struct Device {
 
 struct Devices {
   std::vector<Device> devices;
-  std::string none_because;  ///< why there is none; empty where there is one
-  /// There is a driver, and it gave another error than that it has no device: no reason to skip.
+  std::string none_because;  ///< why there is none; empty if there is one
+  /// There is a driver, and its error was not that it has no device: no reason to skip.
   bool has_failed = false;
 };
 
 /// Cost: the first call initialises the CUDA driver.
-/// Errors: none; a runtime that fails is a reason for having no device.
+/// Errors: none; a driver that fails is a reason for having no device.
 /// Source: CUDA Driver API, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetAttribute,
 /// cuDeviceTotalMem.
 Devices find_devices();

@@ -1,4 +1,4 @@
-/// Goal: a machine says which GPUs it has, or why it has none; never both, never neither.
+/// Goal: a machine reports either its GPUs or why it has none, never both or neither.
 
 #include "cuda/figures/devices.h"
 

@@ -13,15 +13,15 @@ namespace {
 constexpr const char* kTables =
     R"(Tables, on the standard output:
   races    id path barrier corrupt early what   the copy worker's races, compute held back by a latch;
-           the arm without a barrier has to be corrupt (M3 may be), the one with it never
+           the arm without a barrier must be corrupt (M3 may be), the one with it never
   kernels  fill check copy, GB/s   the GPU's own memory: contents written, contents read, and what a
            copy within it reads and writes together
   calibration  microseconds of each path by direction, size and count; * marks the cheapest
   copies   block_bytes num_blocks direction path us GB/s ceiling us_calls wrong
            us: by events, the median of 7; ceiling: GB/s over one large copy's in the same direction;
-           us_calls: the host's time in the calls; wrong: bytes that are not what they should be
+           us_calls: the host's time in the calls; wrong: the number of wrong bytes
 
-GB are 10^9 bytes. batched_any is the batch in Any order, for loads alone; strided gets blocks that
+GB are 10^9 bytes. batched_any is the batch in Any order, for loads only; strided gets blocks that
 are equally far apart, the others blocks in another order.
 
 Exit codes: 0 measured, nothing wrong; 1 wrong bytes, a race that is not as expected, or an error of
@@ -38,11 +38,11 @@ int main(int count, char** arguments) {
   CLI::App app("What copies cost on this machine's GPU.");
   app.footer(kTables);
   app.add_option("--json", json, "writes every figure to this file too");
-  app.add_option("--seconds", options.seconds_max, "begins no further row of copies after so many")
+  app.add_option("--seconds", options.seconds_max,
+                 "begins no row of copies after this many seconds")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
-  app.add_flag("--calibration", only_calibration,
-               "prints the table that chooses a copy path, and nothing else");
+  app.add_flag("--calibration", only_calibration, "prints only the table that chooses a copy path");
   try {
     app.parse(count, arguments);
   } catch (const CLI::ParseError& error) {

@@ -13,7 +13,7 @@ namespace kvfence::cuda {
 namespace {
 
 constexpr std::uint64_t kRunSeed = 21;
-/// Between blocks, so that no two are one copy.
+/// The gap between blocks, so that no two merge into one copy.
 constexpr std::size_t kGap = 64;
 constexpr std::uint64_t kStoredBlock = 1 << 20;
 constexpr std::uint64_t kLoadedBlock = 1 << 21;
@@ -37,11 +37,11 @@ double gb_per_second(std::size_t num_bytes, double microseconds) {
 
 using Sides = std::span<const std::size_t>;
 
-/// Of Bench's two sides those that copies go over.
+/// Which of Bench's two sides a copy uses.
 struct Way {
   const char* direction = "";
   Sides sides;
-  bool in_any_order = false;  ///< never of a store, which would read before what it has to wait for
+  bool in_any_order = false;  ///< never for a store: it would read before what it has to wait for
   double Figures::*ceiling = nullptr;
 
   bool stores() const { return sides.front() == 0; }
@@ -72,7 +72,7 @@ struct Time {
   double call_microseconds = 0;
 };
 
-/// Of every kind one of each direction: [0] what is stored and where to, [1] what is loaded.
+/// One of each kind per direction: [0] of stores, [1] of loads.
 class Bench {
  public:
   Bench() = default;
@@ -92,7 +92,7 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  /// Sizes of each memory; none of the host's where it is 0. `slots_max`: checked at once.
+  /// Sizes of each memory; the host has none if its size is 0. `slots_max`: checked at once.
   cudaError_t open(std::size_t gpu_size, std::size_t cpu_size, std::size_t slots_max) {
     for (std::size_t side = 0; side < kNumDirections && is_ok(); ++side) {
       ok(cudaMalloc(&gpu_[side], gpu_size));
@@ -120,7 +120,7 @@ class Bench {
       return cudaMemcpyAsync(gpu_[1], gpu_[0], size, cudaMemcpyDeviceToDevice, streams_[0]);
     });
   }
-  /// Times a row, and counts the bytes that are not what they should be afterwards.
+  /// Times a row, and counts the bytes that are wrong afterwards.
   CopyFigure measure(const Row& row, std::size_t num_repeats) {
     const Way& way = *row.way;
     CopyFigure figure{.path = std::string(to_text(row.path)),
@@ -133,7 +133,7 @@ class Bench {
       options.source_order = cudaMemcpySrcAccessOrderAny;
     }
     const std::vector<CopyDescriptor> copies[] = {copies_of(row, 0), copies_of(row, 1)};
-    // Whatever a path leaves out stays poison.
+    // Bytes that a path leaves out stay poison.
     prepare(row);
     std::vector<PinnedMemory> held;
     const Time time = repeat(
@@ -197,7 +197,7 @@ class Bench {
     return slots.num_slots * slots.granules_per_slot * content::kGranuleBytes;
   }
   /// Destinations one after the other, sources in another order: nothing merges, and pieces are
-  /// not equally far apart. The strided path gets what it is for.
+  /// not equally far apart. The strided path gets equal distances.
   static std::uint64_t step_of(const Row& row) {
     return row.path == CopyPathKind::kStrided || row.num_blocks < 4 ? 1 : row.num_blocks / 2 - 1;
   }
@@ -214,7 +214,7 @@ class Bench {
     }
     return copies;
   }
-  /// The slots where a row's copies end, with what they should hold then.
+  /// The destination slots of a row's copies, with their expected contents.
   static ContentSlots slots_of(const Row& row, void* memory, std::uint64_t first_block) {
     return {.address = reinterpret_cast<std::uintptr_t>(memory),
             .stride_bytes = row.stride(),
@@ -224,7 +224,7 @@ class Bench {
             .block_step = step_of(row),
             .run_seed = kRunSeed};
   }
-  /// Sources hold their blocks, in the order of their slots; destinations poison.
+  /// Sources hold their blocks, in the order of their slots; destinations hold poison.
   void prepare(const Row& row) {
     const std::size_t size = row.num_blocks * row.stride();
     if (row.way->loads()) {
@@ -243,7 +243,7 @@ class Bench {
     }
     ok(cudaStreamSynchronize(streams_[0]));
   }
-  /// Taken back in one piece, over other bytes, and checked there.
+  /// Copies the host's memory back to the GPU in one piece, over other bytes, and checks it there.
   std::uint64_t check_stored(const Row& row) {
     const std::size_t size = row.num_blocks * row.stride();
     ok(cudaMemsetAsync(gpu_[0], kPoisonByte, size, streams_[0]));
@@ -255,7 +255,8 @@ class Bench {
     ok(cudaStreamSynchronize(streams_[0]));
   }
 
-  /// Once without counting, then `num_repeats` times: what `enqueue(side)` puts into the streams.
+  /// Times what `enqueue(side)` puts into the streams: `num_repeats` rounds after a first one that
+  /// does not count.
   template <class Enqueue, class Over = decltype([] {})>
   Time repeat(std::size_t num_repeats, Sides sides, Enqueue enqueue, Over over = {}) {
     std::vector<double> device;
@@ -269,7 +270,7 @@ class Bench {
       double longest = 0;
       for (const std::size_t side : sides) ok(cudaEventRecord(ends_[side], streams_[side]));
       for (const std::size_t side : sides) {
-        // Also after an error: what is held goes now.
+        // Also after an error: held memory is freed now.
         ok(cudaStreamSynchronize(streams_[side]));
         float milliseconds = 0;
         ok(cudaEventElapsedTime(&milliseconds, start_, ends_[side]));
@@ -399,7 +400,7 @@ cudaError_t measure_rates(const FigureOptions& options, Figures& figures) {
   const double begin = now_microseconds();
   cudaError_t code = measure_checks(options, figures);
   if (code == cudaSuccess) code = measure_copy_costs(options.calibration, figures.calibration);
-  // Last: what time is left is theirs.
+  // Last: copies get the time that is left.
   if (code == cudaSuccess) code = measure_copies(options, begin, figures);
   return code;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What copies and checks cost on a GPU: measured in one run, in memory of its own, with every byte
-/// that was copied checked. gpu_bench.cpp prints it; on the virtual device times mean nothing.
+/// Measures the cost of copies and checks on a GPU in one run, in its own memory, and checks every
+/// byte that it copied. gpu_bench.cpp prints it; on the virtual device times mean nothing.
 
 #include <cuda_runtime_api.h>
 
@@ -27,7 +27,7 @@ struct FigureOptions {
   /// Of a race's blocks, and of the calibration; as those take them.
   std::size_t race_page_bytes = std::size_t{1} << 20;
   CalibrationOptions calibration = {};
-  /// No row is begun after so many seconds; how many were not is in the figures.
+  /// No row begins after this many seconds; the figures count the rows left out.
   double seconds_max = 240;
 };
 
@@ -73,13 +73,13 @@ struct Figures {
   double check_kernel = 0;  ///< GB/s that it reads
   std::uint64_t num_wrong_in_check = 0;
 
-  /// Wrong bytes, and races that did not show or showed with their barrier.
+  /// Wrong bytes, races that did not show, and races that showed with their barrier.
   std::size_t num_failures() const;
 };
 
 // Errors: the first code of the runtime, with what was measured before it in `figures`.
 
-/// Everything: the races, then the rates.
+/// Measures everything: the races, then the rates.
 cudaError_t measure_gpu(const FigureOptions& options, Figures& figures);
 /// The kernels, the calibration and the copies.
 cudaError_t measure_rates(const FigureOptions& options, Figures& figures);

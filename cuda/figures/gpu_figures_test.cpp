@@ -1,5 +1,5 @@
-/// Goal: what measures a GPU drives the runtime rightly, sees wrong bytes, and writes down what it
-/// saw; on the virtual device, where times mean nothing.
+/// Goal: the measurements of a GPU call the runtime correctly, see wrong bytes, and report what
+/// they saw; on the virtual device, where times mean nothing.
 
 #include "cuda/figures/gpu_figures.h"
 
@@ -54,7 +54,7 @@ TEST(GpuFigures, AreMeasuredWithoutARaceAndWithRightBytes) {
       num_controls += race.has_barrier ? 0U : 1U;
     }
     EXPECT_EQ(2 * num_controls, figures.races.size());
-    // The control arms are the only ones with races; the program around them gives all back.
+    // Only the control arms have races; the program around them gives everything back.
     EXPECT_TRUE(device.misuses().empty()) << device.report();
     EXPECT_EQ(device.num_allocations() + device.num_streams() + device.num_events(), 0U);
   }
@@ -70,7 +70,7 @@ TEST(GpuFigures, OfCopiesAndChecksHaveNoRace) {
 }
 
 TEST(GpuFigures, WrongBytesAreCounted) {
-  // One round a row. The first two batches are the calibration's; then a store and a load at once,
+  // One round per row. The first two batches are the calibration's; then a store and a load at once,
   // a store, a load, and a load in Any order.
   for (const auto kind :
        {virtual_device::Fault::Kind::kFlippedBit, virtual_device::Fault::Kind::kShortCopy}) {

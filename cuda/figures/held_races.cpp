@@ -23,7 +23,7 @@ constexpr std::size_t kNumBlocks = 4;
 constexpr std::size_t kChecksMax = 8;
 constexpr std::uint64_t kRunSeed = 11;
 constexpr content::Tag kPoison{content::kPoisonBlock, 0};
-// What blocks hold in turn.
+// The contents of blocks in turn.
 constexpr content::Tag kBefore{1, 1};
 constexpr content::Tag kAfter{1, 2};
 constexpr content::Tag kOther{2, 1};
@@ -71,7 +71,7 @@ class RaceStage {
     outcome_.refusal = opened.refusal;
   }
 
-  /// The latch stays open in a rehearsal; all that is found there is forgotten.
+  /// The latch stays open in a rehearsal; its findings are discarded.
   void begin(bool is_rehearsal) {
     outcome_ = {};
     num_checks_ = 0;
@@ -92,7 +92,7 @@ class RaceStage {
     }
   }
 
-  // What blocks hold before anything is held.
+  // The contents of blocks before a stream is held.
 
   void put_gpu(std::size_t block, content::Tag tag) {
     compute(block, tag);
@@ -104,7 +104,7 @@ class RaceStage {
     content::fill({bytes, page_bytes_}, tag, kRunSeed);
   }
 
-  // Compute: kernels that write a block, and that read one and say what they found.
+  // Compute: kernels that write a block, and kernels that read one and report what they found.
 
   void hold_compute() { ok(latch_.hold(compute_)); }
   void compute(std::size_t block, content::Tag tag) {
@@ -121,7 +121,7 @@ class RaceStage {
   cudaEvent_t record_compute(std::size_t event = 0) { return record(event, compute_); }
   cudaEvent_t record_loads(std::size_t event) { return record(event, loads_); }
 
-  // Transfers of the worker's, a block each.
+  // The worker's transfers, a block each.
 
   void store(JobId job_id, std::uint32_t block, std::uint32_t row) {
     ok(worker_->store(job_id, spec(block, row)));
@@ -131,7 +131,7 @@ class RaceStage {
             std::span<const cudaEvent_t> after) {
     ok(worker_->load(job_id, spec(block, row), after));
   }
-  /// Where nothing orders it the job ends now, which is waited for; else it must not.
+  /// Where nothing orders the job it ends now, and this waits for it; else it must not end.
   void end_early(JobId job_id, bool can) {
     const JobId jobs[] = {job_id};
     if (can) ok(worker_->wait(jobs));
@@ -139,7 +139,7 @@ class RaceStage {
     outcome_.is_early = num_results_ > 0;
   }
 
-  // Transfers beside the worker, on a stream that can be held too.
+  // Transfers without the worker, on a stream that can be held too.
 
   void hold_loads() { ok(latch_.hold(loads_)); }
   void load_from(const std::byte* host_bytes, std::size_t block) {
@@ -156,7 +156,7 @@ class RaceStage {
   void give_staging() { staging_pool_.give(std::move(staging_)); }
   bool has_staging() const { return staging_.host_address() != nullptr; }
 
-  /// Lets go what is held, and waits for all of it.
+  /// Releases what is held, and waits for all of it.
   void end_all(std::span<const JobId> jobs) {
     latch_.open();
     ok(worker_->wait(jobs));
@@ -170,7 +170,7 @@ class RaceStage {
         content::check_block({cpu(row), page_bytes_}, expected, universe());
     if (!report.is_right()) wrong("CPU", row, content::to_text(report));
   }
-  /// What the kernels of attend() have found. Requires end_all().
+  /// The findings of the kernels of attend(). Requires end_all().
   void expect_attended() {
     if (num_checks_ == 0) return;
     const std::size_t size = num_checks_ * sizeof(content::Mismatch);
@@ -250,8 +250,8 @@ constexpr JobId kJob = 1;
 constexpr JobId kNextJob = 2;
 constexpr JobId kJobs[] = {kJob, kNextJob};
 
-/// M1, M7: the store has to wait for the forward that writes its block. M3: it waits, and its
-/// source may be read before all the same.
+/// M1, M7: the store must wait for the forward that writes its block. M3: it waits, but its source
+/// may still be read before that.
 void store_after_compute(RaceStage& stage, const Arm& arm) {
   stage.put_gpu(0, kBefore);
   stage.put_cpu(0, kPoison);
@@ -263,8 +263,8 @@ void store_after_compute(RaceStage& stage, const Arm& arm) {
   stage.expect_cpu(0, kAfter);
 }
 
-/// M2: the load has to wait for the forward that still reads its block. M6: of two events the
-/// second is the one that matters.
+/// M2: the load must wait for the forward that still reads its block. M6: it gets two events, and
+/// the second one matters.
 void load_after_reader(RaceStage& stage, const Arm& arm) {
   stage.put_gpu(0, kBefore);
   stage.put_cpu(0, kOther);
@@ -278,7 +278,7 @@ void load_after_reader(RaceStage& stage, const Arm& arm) {
   stage.expect_attended();
 }
 
-/// M4: a kernel's descriptors are its own until it has read them.
+/// M4: a kernel's descriptors must not change until it has read them.
 void descriptors_kept(RaceStage& stage, const Arm& arm) {
   stage.put_gpu(0, kPoison);
   stage.put_gpu(1, kPoison);
@@ -295,7 +295,7 @@ void descriptors_kept(RaceStage& stage, const Arm& arm) {
   stage.expect_attended();
 }
 
-/// M4: staging is rewritten when its load is over.
+/// M4: staging may be rewritten only when its load is over.
 void staging_rewritten(RaceStage& stage, const Arm& arm) {
   if (!stage.has_staging()) stage.take_staging();
   if (!stage.is_ok()) return;
@@ -310,7 +310,7 @@ void staging_rewritten(RaceStage& stage, const Arm& arm) {
   stage.expect_attended();
 }
 
-/// M5: staging is given back, and another's, when its load is over.
+/// M5: staging may be given back, and used by another, only when its load is over.
 void staging_given_back(RaceStage& stage, const Arm& arm) {
   if (!stage.has_staging()) stage.take_staging();
   if (!stage.is_ok()) return;

@@ -1,12 +1,12 @@
 #pragma once
 
-/// The races of a copy worker as small programs, each in two arms: with the barrier that orders it,
-/// and without, as the control that has to show wrong bytes.
+/// The races of a copy worker as small programs, each with two arms: one with the barrier that
+/// orders it, and a control without, which must show wrong bytes.
 ///
 /// Compute is held back by a latch, so that on a GPU the control arm has one outcome: the copy is
-/// over before the latch opens. Each program is rehearsed with the latch open, so that no memory is
-/// allocated and no kernel loaded while a stream is held. The same programs run on the virtual
-/// device, where the schedule holds back instead.
+/// over before the latch opens. Each program first runs once with the latch open, so that no memory
+/// is allocated and no kernel loaded while a stream is held. The same programs run on the virtual
+/// device, where the schedule delays compute instead.
 ///
 /// Source: the mistakes of real workers; properties/planted/worker.edits cites the threads.
 
@@ -24,12 +24,12 @@ namespace kvfence::cuda {
 class RaceStage;
 
 struct RaceOutcome {
-  cudaError_t code = cudaSuccess;  ///< the first of the runtime's that was not expected
-  std::string refusal = {};        ///< of the worker; nothing was shown then
+  cudaError_t code = cudaSuccess;  ///< the first unexpected code of the runtime
+  std::string refusal = {};        ///< of the worker; the arm shows nothing then
   /// Whether the transfer was over before the latch opened.
   bool is_early = false;
-  bool has_timed_out = false;           ///< the latch opened by itself: nothing was shown
-  std::vector<std::string> wrong = {};  ///< the blocks that are not what they should be
+  bool has_timed_out = false;           ///< the latch opened by itself: the arm shows nothing
+  std::vector<std::string> wrong = {};  ///< the blocks with wrong contents
 
   bool has_run() const { return code == cudaSuccess && refusal.empty() && !has_timed_out; }
 };
@@ -37,10 +37,10 @@ struct RaceOutcome {
 struct HeldRace {
   const char* id = "";
   const char* name = "";
-  const char* bug = "";  ///< of the control arm, by its name; empty: it is in the program
+  const char* bug = "";  ///< the planted bug of the control arm; empty: the bug is in the program
   std::vector<CopyPathKind> paths = {};
-  /// Without the barrier a GPU always shows it. Otherwise it may: what is documented as allowed
-  /// need not be what a GPU does.
+  /// Without the barrier a GPU always shows the race. False: it may, since a GPU need not do
+  /// everything that the documentation allows.
   bool must_corrupt = true;
   /// Without the barrier the transfer is over before the latch opens; with it, never.
   bool is_early = false;

@@ -1,6 +1,6 @@
-/// Goal: with its barrier every race program leaves right bytes, on every device and in every run;
-/// without, the bytes are wrong: on a GPU always, for compute is held, and on the virtual device
-/// under a schedule at least, where order finds it in every run.
+/// Goal: with its barrier every race program leaves right bytes, on every device and in every run.
+/// Without it the bytes are wrong: always on a GPU, where compute is held, and under at least one
+/// schedule on the virtual device, whose order check finds the race in every run.
 
 #include "cuda/figures/held_races.h"
 
@@ -27,7 +27,7 @@ TEST(HeldRaces, WithTheBarrierBytesAreRight) {
         EXPECT_EQ(outcome.code, cudaSuccess);
         EXPECT_EQ(outcome.refusal, "");
         EXPECT_FALSE(outcome.has_timed_out);
-        // Only there is compute held: elsewhere a schedule may do it early.
+        // Compute is held only on a GPU: elsewhere a schedule may run it early.
         EXPECT_FALSE(kIsOnGpu && outcome.is_early) << "the barrier does not hold";
         for (const std::string& wrong : outcome.wrong) ADD_FAILURE() << wrong;
         EXPECT_EQ(device.findings(), "");

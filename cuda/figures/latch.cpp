@@ -5,7 +5,7 @@
 namespace kvfence::cuda {
 namespace {
 
-/// Far longer than any host is delayed between two calls, and short enough to wait for.
+/// Far longer than a host is delayed between two calls, and short enough to wait for.
 constexpr std::uint64_t kTimeoutNs = 3'000'000'000;
 
 }  // namespace
@@ -13,7 +13,7 @@ constexpr std::uint64_t kTimeoutNs = 3'000'000'000;
 Latch::~Latch() {
   if (words() == nullptr) return;
   open();
-  // After an error nobody knows whether the kernel still looks at the words.
+  // After an error the kernel may still read the words.
   if (cudaDeviceSynchronize() != cudaSuccess) memory_.abandon();
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 
-/// Holds streams until the host says go, so that a race on a GPU has one outcome and not a
+/// Holds streams until the host opens the latch, so that a race on a GPU has one outcome, not a
 /// likely one.
 ///
-/// Nothing that might wait for the whole GPU (allocations, a kernel's first launch) may happen
-/// while a stream is held: do everything once with the latch open before. A held stream goes on by
-/// itself after a time, so that a mistake ends.
+/// No operation that might wait for the whole GPU (an allocation, a kernel's first launch) may
+/// happen while a stream is held: run everything once with the latch open first. A held stream goes
+/// on by itself after a time, so that a mistake does not hang.
 
 #include <cuda_runtime_api.h>
 
@@ -24,9 +24,9 @@ class Latch {
 
   /// Closed. Errors: of allocating its words.
   cudaError_t make();
-  /// What is enqueued in the stream from now on waits until the latch is open.
+  /// Work enqueued in the stream from now on waits until the latch is open.
   cudaError_t hold(cudaStream_t stream);
-  /// Nothing happens where there are no words.
+  /// Does nothing without words.
   void open();
   /// Closed again. Requires that no stream is held.
   void close();

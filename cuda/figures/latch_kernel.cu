@@ -1,4 +1,4 @@
-/// One thread that looks at a word of the host's until it changes, or time is up.
+/// One thread that polls a word of the host's until it changes, or time is up.
 
 #include "cuda/figures/latch_kernel.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
-/// The launcher of the kernel that holds a stream: latch_kernel.cu with the toolkit, its twin on
-/// the virtual device in virtual/latch_kernel_twin.cpp. C++17, as nvcc compiles it. latch.h is how
-/// it is used.
+/// The launcher of the kernel that holds a stream: latch_kernel.cu with the toolkit, or its twin on
+/// the virtual device, virtual/latch_kernel_twin.cpp. C++17, as nvcc compiles it. Callers use
+/// latch.h.
 
 #include <cuda_runtime_api.h>
 
@@ -19,8 +19,8 @@ struct LatchWords {
 }  // namespace kvfence::cuda
 
 extern "C" {
-/// Enqueues: what comes after it in the stream starts when `words->is_open` is not 0, or after
-/// `timeout_ns`. `words` is an address that the device knows. Errors: of the launch itself.
+/// Enqueues the kernel: later work of the stream starts when `words->is_open` is not 0, or after
+/// `timeout_ns`. `words` is a device address. Errors: those of the launch itself.
 cudaError_t kvfence_launch_latch_kernel(kvfence::cuda::LatchWords* words, std::uint64_t timeout_ns,
                                         cudaStream_t stream);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// For tests of label gpu: a skip with its reason where there is no GPU, and no skip where one has
-/// to be there. A test includes GoogleTest itself.
+/// For tests of label gpu: a skip with its reason where there is no GPU, and no skip where one is
+/// required. A test includes GoogleTest itself.
 
 #include <cstdlib>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace kvfence::cuda {
 
-/// Why a test of label gpu cannot run here; empty where it can.
+/// Why a test of label gpu cannot run here; empty if it can.
 inline std::string no_gpu_because() {
   const Devices found = find_devices();
   return found.devices.empty() ? found.none_because : "";
@@ -24,8 +24,8 @@ inline bool requires_gpu() {
 
 }  // namespace kvfence::cuda
 
-/// First in a test of label gpu: skips it, with the reason, where there is no GPU. With
-/// KVFENCE_REQUIRE_GPU=1 in the environment, or where a driver is there and fails, it fails.
+/// The first line of a test of label gpu: skips it, with the reason, where there is no GPU. The
+/// test fails with KVFENCE_REQUIRE_GPU=1 in the environment, or where a driver is there and fails.
 #define KVFENCE_NEEDS_GPU()                                                                \
   if (const std::string because = kvfence::cuda::no_gpu_because(); !because.empty()) {     \
     if (kvfence::cuda::requires_gpu()) FAIL() << "no GPU, and one is needed: " << because; \

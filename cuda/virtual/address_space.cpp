@@ -10,14 +10,14 @@
 namespace kvfence::virtual_device {
 namespace {
 
-/// Alignment of what the runtime gives out, and the unused addresses after each allocation.
+/// The alignment of allocations, and the unused addresses after each.
 constexpr std::size_t kAlignment = 256;
 
-/// Addresses for the device's names of registered memory: a worker registers a region or two.
+/// Device addresses for registered memory: a worker registers a region or two.
 constexpr std::size_t kDeviceNamesBytes = std::size_t{1} << 36;
 
-/// Up to here a device's memory is on the heap, whose pages the kernel need not bring anew for each
-/// of a campaign's short-lived devices.
+/// Up to this size a device's memory is on the heap, so that the kernel need not map new pages for
+/// each of a campaign's short-lived devices.
 constexpr std::size_t kOnHeapBytes = std::size_t{1} << 20;
 
 std::size_t rounded_up(std::size_t size) {
@@ -48,7 +48,7 @@ AddressSpace::AddressSpace(std::size_t device_memory_bytes,
     : device_memory_bytes_(device_memory_bytes),
       has_own_device_addresses_(registered_memory_has_own_device_address) {
   KVFENCE_CHECK(device_memory_bytes > 0, "a device has memory");
-  // Twice the memory, so that the gaps between allocations never are what runs out first.
+  // Twice the memory, so that the gaps never use up the addresses before the memory is used up.
   device_addresses_ = {map(2 * device_memory_bytes, PROT_NONE), 2 * device_memory_bytes, 0};
   device_memory_ = device_addresses_.size <= kOnHeapBytes
                        ? allocate_aligned(device_addresses_.size, on_heap_)
@@ -66,7 +66,7 @@ const Allocation* AddressSpace::allocate_device(std::size_t size) {
   const std::size_t reserved = rounded_up(size);
   std::size_t offset = device_addresses_.used;
   if (offset + reserved > device_addresses_.size) {
-    // Everything was given out once: take what was freed longest ago.
+    // Everything was given out once: take the memory that was freed longest ago.
     const auto fits = std::find_if(freed_device_.begin(), freed_device_.end(),
                                    [&](const Allocation* freed) { return freed->size >= size; });
     if (fits == freed_device_.end()) return nullptr;
@@ -115,7 +115,7 @@ void AddressSpace::release(const Allocation& allocation) {
   range->allocation->is_live = false;
   --num_live_;
   if (allocation.kind == MemoryKind::kRegistered) {
-    // The memory is its owner's again, and its addresses may come back in any form.
+    // The memory belongs to its owner again, and its addresses may come back in any form.
     std::erase_if(ranges_, [&](const Range& r) { return r.allocation == &allocation; });
     return;
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which addresses the program was given, and where their bytes really are.
+/// The addresses that the program has, and where their bytes really are.
 
 #include <array>
 #include <cstddef>
@@ -17,12 +17,12 @@
 namespace kvfence::virtual_device {
 
 enum class MemoryKind : std::uint8_t {
-  kDevice,      ///< cudaMalloc: the host that dereferences such an address is killed
+  kDevice,      ///< cudaMalloc: a host access to such an address kills the program
   kPinned,      ///< cudaHostAlloc
   kRegistered,  ///< cudaHostRegister: the caller's own memory
 };
 
-/// By the call that makes it known.
+/// Named by the call that makes it known.
 constexpr auto words_of(MemoryKind) {
   return std::to_array<std::string_view>({"cudaMalloc", "cudaHostAlloc", "cudaHostRegister"});
 }
@@ -31,13 +31,13 @@ struct Allocation {
   MemoryKind kind = MemoryKind::kDevice;
   std::uint32_t number = 0;           ///< from 0, in the order of the calls; reports name it
   std::size_t size = 0;               ///< bytes
-  std::uintptr_t address = 0;         ///< what the program was given, or registered
-  std::uintptr_t device_address = 0;  ///< what the device calls it; differs from `address` if asked
+  std::uintptr_t address = 0;         ///< the program's
+  std::uintptr_t device_address = 0;  ///< the device's; an option makes it differ from `address`
   std::byte* bytes = nullptr;         ///< where the virtual device finds them
   bool is_live = true;
 
-  /// Without addresses, which differ from run to run, and which pinned memory holds: descriptors of
-  /// copies are there.
+  /// Without addresses, which differ from run to run, and without the bytes of pinned memory, which
+  /// hold addresses in descriptors of copies.
   void add_to(StateHash& hash) const {
     hash.add_all(kind, size, is_live);
     if (is_live && kind != MemoryKind::kPinned) hash.add(std::span<const std::byte>(bytes, size));
@@ -48,19 +48,19 @@ struct Allocation {
 struct Place {
   enum class Kind : std::uint8_t {
     kInside,     ///< one live allocation
-    kElsewhere,  ///< memory that the runtime knows nothing of: pageable, or nobody's
+    kElsewhere,  ///< memory that the runtime does not know: pageable or unmapped
     kAstride,    ///< crosses the end of an allocation, or touches a freed one
   };
   Kind kind = Kind::kElsewhere;
   const Allocation* allocation = nullptr;
   std::byte* bytes = nullptr;
   std::uintptr_t canonical = 0;  ///< one name for bytes that have two addresses
-  bool is_host_address = false;  ///< the host's name where the device has its own
+  bool is_host_address = false;  ///< the host's address where the device has another
 };
 
 /// Freed memory is not given out again before the device's is used up, so that late accesses are
 /// seen; freed pinned memory stays until the end. Values of addresses differ from run to run, and
-/// nothing that decides anything depends on them.
+/// no decision depends on them.
 class AddressSpace {
  public:
   AddressSpace(std::size_t device_memory_bytes, bool registered_memory_has_own_device_address);
@@ -91,7 +91,7 @@ class AddressSpace {
   static constexpr std::byte kFreedByte{0xDF};
 
  private:
-  /// Addresses that nobody may dereference.
+  /// Addresses that no access may dereference.
   struct Reservation {
     std::byte* begin = nullptr;
     std::size_t size = 0;

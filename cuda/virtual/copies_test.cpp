@@ -1,5 +1,5 @@
-/// Goal: copies arrive whole, and on the way are as torn, early and unordered as is allowed; each
-/// source order has the order that is documented for it.
+/// Goal: copies arrive whole, and until then are as torn, early and unordered as is allowed; each
+/// source order behaves as documented.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ TEST(Copies, AreTornBetweenReadsAndWrites) {
   const content::BlockReport half = rig.look(rig.cpu(0), kOld);
   EXPECT_EQ(half.num_by_verdict[static_cast<std::size_t>(content::Verdict::kRight)], 2U);
   EXPECT_EQ(half.num_by_verdict[static_cast<std::size_t>(content::Verdict::kForeign)], 2U);
-  // What is overwritten between a read and its write is not seen, what is before the read is.
+  // A copy misses what is written between its read and its write, and has what is written before.
   rig.set_gpu(0, kNew);
   EXPECT_EQ(rig.device().advance(rig.stream(0), 9), 2U);
   const content::BlockReport torn = rig.look(rig.cpu(0), kNew);

@@ -28,7 +28,7 @@ cudaError_t kvfence_launch_copy_kernel(const kvfence::cuda::CopyDescriptor* desc
       CopyDescriptor copy;
       std::memcpy(&copy, bytes, sizeof copy);
       bytes += sizeof copy;
-      // Rewritten meanwhile, which is a race: what it names is not this kernel's to touch.
+      // Rewritten meanwhile, which is a race: this kernel must not touch what it names now.
       if (!(copy == meant)) continue;
       const auto* src = reinterpret_cast<const void*>(copy.src);
       const auto* dst = reinterpret_cast<const void*>(copy.dst);

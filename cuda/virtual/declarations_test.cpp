@@ -1,5 +1,5 @@
 /// Goal: the toolkit's header and our own declarations agree. Each build compiles this file against
-/// the one that it has; both are held to the same numbers.
+/// its own header and checks it against the same numbers.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ static_assert(std::is_same_v<decltype(&cudaMemcpyBatchAsync),
                                              std::size_t, cudaStream_t)>);
 
 TEST(Declarations, AreHeldToTheirNumbers) {
-  // What the compiler has checked above; a test so that the file is seen to be compiled.
+  // The compiler has checked the numbers above. The test shows that this file was compiled.
   EXPECT_EQ(static_cast<int>(cudaErrorNotReady), 600);
 }
 

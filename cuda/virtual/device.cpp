@@ -9,13 +9,13 @@
 namespace kvfence::virtual_device {
 namespace {
 
-/// Races and misuses kept for the report: a program with one bug repeats it without end.
+/// The most races and misuses kept for the report: a program with one bug repeats it without end.
 constexpr std::size_t kFindingsMax = 256;
 
 thread_local Device* current_device = nullptr;
 
-/// Calls before which the device may do something: those that the device's progress matters to.
-/// Waiting for the device is not one: the wait itself runs what it needs.
+/// Calls before which the device may do something: those that depend on the device's progress.
+/// Waits are not among them: a wait itself runs what it needs.
 bool is_progress_point(Function function) {
   switch (function) {
     case Function::kFree:
@@ -85,7 +85,7 @@ Device::Device(Options options)
       scheduler_(options_) {
   inject_once(std::move(options_.faults));
   streams_.resize(1);
-  // From 1 on, so that nobody has seen what the host does before anybody has been told.
+  // From 1 on, so that no actor has seen an access of the host's before an edge from the host.
   host_clock_.seen[kHost] = 1;
 }
 
@@ -372,7 +372,8 @@ const Clock& Device::clock_of_next(Actor stream) {
 
 void Device::host_learns(const Clock& clock) { host_clock_.join(clock, queue_.num_actors()); }
 
-void Device::tell(StoryEntry::Kind kind, Actor stream, std::uint32_t event, const Moment& moment) {
+void Device::add_to_story(StoryEntry::Kind kind, Actor stream, std::uint32_t event,
+                          const Moment& moment) {
   if (story_ == nullptr) return;
   story_->entries.push_back({.kind = kind,
                              .function = function_,
@@ -388,7 +389,7 @@ cudaError_t Device::wait_for(Moment moment, const Clock& clock) {
     return cudaErrorLaunchTimeout;
   }
   if (queue_.error() != cudaSuccess) return queue_.error();
-  tell(StoryEntry::Kind::kHostSaw, kHost, 0, moment);
+  add_to_story(StoryEntry::Kind::kHostSaw, kHost, 0, moment);
   host_learns(clock);
   return cudaSuccess;
 }

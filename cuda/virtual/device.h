@@ -1,10 +1,10 @@
 #pragma once
 
-/// A GPU that looks for trouble: the state of the functions of the CUDA runtime.
+/// A GPU that looks for trouble: the state on which the functions of the CUDA runtime act.
 ///
-/// A test makes a Device, installs it, and runs code that calls the runtime. One thread; what
-/// happens is decided by the program and the options. It is not copied: the program holds its
-/// addresses. To branch, run the program again (explore.h).
+/// A test makes a Device, installs it, and runs code that calls the runtime. One thread; the
+/// program and the options decide everything that happens. A device cannot be copied, since the
+/// program holds its addresses. To branch, run the program again (explore.h).
 
 #include <cuda_runtime_api.h>
 
@@ -35,14 +35,14 @@ class Device {
     std::uint64_t num_not_ready = 0;                       ///< answers of queries
     std::uint64_t num_spurious = 0;                        ///< of these, though the work was over
     std::uint64_t num_faults = 0;                          ///< injected
-    std::uint64_t num_races = 0;                           ///< found, beyond those kept too
+    std::uint64_t num_races = 0;                           ///< found, including those not kept
   };
 
   explicit Device(Options options = {});
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // What a program says beside the calls of the runtime.
+  // Calls of a program beside the runtime's.
 
   /// The host reads or writes memory that the device may touch. Checks only: nothing is copied.
   void host_read(const void* address, std::size_t size);
@@ -55,10 +55,10 @@ class Device {
   /// Aborts unless they lie in one live allocation, and in a twin unless they lie in one range that
   /// it declares.
   std::byte* bytes(const void* address, std::size_t size) const;
-  /// Belongs to the following calls in reports. The text is a literal.
+  /// Reports repeat it for the following calls. The text is a literal.
   void set_label(Label label) { label_ = label; }
-  /// The first call from now on that meets one of these faults, whose nth counts from now, has it;
-  /// then none of them is left, nor of those injected before.
+  /// Injects one of these faults, at the first call from now on that meets one; their nth counts from
+  /// now. Then no fault is left, nor any that was injected before.
   void inject_once(std::vector<Fault> faults);
   bool has_injected() const { return !injected_.empty(); }
 
@@ -66,7 +66,7 @@ class Device {
 
   /// A call of the program that does nothing: the device may do something.
   void yield();
-  /// Every step that can be done now; advance() does one, if it still can be.
+  /// Every step that can be done now. advance() does one, if it still can be done.
   void list_steps(std::vector<Step>& steps) const { queue_.list_steps(steps); }
   bool advance(const Step& step) { return queue_.step(step); }
   /// Up to `num_steps` steps of one stream, first chunk first; returns how many.
@@ -74,7 +74,7 @@ class Device {
   /// All that can run of a stream's work up to the next moment at which an event was recorded in
   /// it, or up to its end; returns whether anything ran.
   bool advance_to_event(Actor stream);
-  /// What advance_to_event would run.
+  /// The work that advance_to_event would run.
   struct NextWork {
     Time last = 0;  ///< of the stream's work; 0: nothing can run
     /// Reads and writes of chunks, and actions; up to the first work that fails.
@@ -96,14 +96,14 @@ class Device {
   /// The number that reports give a stream.
   Actor stream_number(cudaStream_t stream) const;
 
-  /// What the program asks and the device does is written down from now on; nullptr ends it. The
-  /// story outlives the device, or its end.
+  /// Records from now on what the program asks and what the device does; nullptr ends it. The story
+  /// outlives the device, or stays until it is ended.
   void set_story(Story* story) {
     story_ = story;
     queue_.set_story(story);
   }
 
-  // What was found.
+  // Findings.
 
   const std::vector<Race>& races() const { return races_; }
   const std::vector<Misuse>& misuses() const { return misuses_; }
@@ -112,8 +112,8 @@ class Device {
   std::string report() const;
   const Counters& counters() const { return counters_; }
   const WorkQueue& queue() const { return queue_; }
-  /// Of what is ordered before what, the number of calls so far: no two calls are alike to the
-  /// check of happens-before.
+  /// The number of calls so far stands for the order of accesses, since the happens-before check
+  /// treats no two calls alike.
   void add_to(StateHash& hash) const {
     hash.add_all(call_, memory_, queue_, scheduler_, host_clock_.seen, injected_.size(),
                  races_.size(), misuses_.size());
@@ -123,7 +123,7 @@ class Device {
   std::size_t num_streams() const;
   std::size_t num_events() const;
 
-  // For the functions of the runtime, which are defined in device_*.cpp, and for nobody else.
+  // Only for the functions of the runtime, which are defined in device_*.cpp.
 
   struct StreamState {
     std::uint32_t generation = 0;
@@ -149,11 +149,11 @@ class Device {
     Place dst;
     Place src;
     std::size_t size = 0;
-    bool has_host_address = false;  ///< of memory that the device knows by another
+    bool has_host_address = false;  ///< where the device has another address
   };
 
   // device.cpp
-  /// Opens each call: numbers it, injects faults, returns what ends it at once.
+  /// Begins each call: numbers it, injects faults, and returns the code that ends it at once, if any.
   std::optional<cudaError_t> enter(Function function);
   void misuse(Misuse::Kind kind, Function function);
   void misuse(Misuse::Kind kind) { misuse(kind, function_); }
@@ -167,10 +167,10 @@ class Device {
   Access describe(const Place& place, std::size_t size, bool is_write,
                   const Work* of = nullptr) const;
   void host_access(const void* address, std::size_t size, Function function);
-  /// The clock of work about to be enqueued in a stream; the host's time passes.
+  /// The clock of work about to be enqueued in a stream; advances the host's time.
   const Clock& clock_of_next(Actor stream);
   void host_learns(const Clock& clock);
-  void tell(StoryEntry::Kind kind, Actor stream, std::uint32_t event, const Moment& moment);
+  void add_to_story(StoryEntry::Kind kind, Actor stream, std::uint32_t event, const Moment& moment);
   cudaError_t wait_for(Moment moment, const Clock& clock);
   bool is_checking() const { return options_.checks_happens_before; }
 
@@ -184,14 +184,14 @@ class Device {
   void touch(Work& work, const Place& place, std::size_t size, bool is_write);
   void enqueue(Work& work);
   void enqueue_wait(Actor stream, Moment moment, const Clock& clock);
-  /// What the fault of the call in progress leaves undefined, if anything.
+  /// Poisons what the fault of the call in progress leaves undefined, if anything.
   void enqueue_undefined(Actor stream);
   bool has_fault(Fault::Kind kind) const { return fault_ && fault_->kind == kind; }
   /// Enqueues a copy of one entry or of rows.
   cudaError_t enqueue_copies(std::span<const Copy> copies, Actor stream);
 
   // device_memory.cpp
-  /// The bytes of an allocation are given back by the host.
+  /// The host gives back the bytes of an allocation.
   void give_back(const Allocation& allocation);
 
   // device_streams.cpp
@@ -219,10 +219,10 @@ class Device {
   Story* story_ = nullptr;
 };
 
-/// The device that the functions of the runtime reach in this thread; aborts if there is none.
+/// The device that the runtime's functions use in this thread; aborts if there is none.
 Device& current();
 
-/// Makes a device the current one, and the former one current again at the end.
+/// Makes a device the current one during its lifetime.
 class Installed {
  public:
   explicit Installed(Device& device);

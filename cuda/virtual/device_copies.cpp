@@ -1,4 +1,4 @@
-/// The calls that enqueue work: what they check, what each piece of it touches.
+/// The calls that enqueue work: their checks, and the accesses of each piece of work.
 
 #include <algorithm>
 #include <cstring>
@@ -121,7 +121,7 @@ void Device::enqueue_undefined(Actor stream) {
     KVFENCE_CHECK(place.kind == Place::Kind::kInside, "undefined memory of no live allocation");
     touch(work, place, range.size, true);
   }
-  // By value: the work has its ranges no more when it has run.
+  // By value: the work has lost its ranges when it has run.
   work.action = [ranges = work.ranges] {
     for (const ByteRange& range : ranges) {
       auto* begin = const_cast<std::byte*>(range.begin);
@@ -226,7 +226,7 @@ cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs,
   device.copies_.clear();
   bool has_host_address = false;
   for (std::size_t index = 0; index < count; ++index) {
-    // An empty entry is not documented: it is refused here, so that nobody relies on it.
+    // Empty entries are not documented. Refused, so that no program relies on them.
     if (sizes[index] == 0) return cudaErrorInvalidValue;
     Device::Copy& copy = device.copies_.emplace_back();
     const cudaError_t code =

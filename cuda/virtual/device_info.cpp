@@ -1,4 +1,4 @@
-/// The calls that describe the device and its state, and the one that waits for all of it.
+/// The calls that describe the device and its state, and the one that waits for all its work.
 
 #include <utility>
 
@@ -30,7 +30,7 @@ constexpr std::pair<cudaError_t, const char*> kErrorNames[] = {
     {cudaErrorUnknown, "cudaErrorUnknown"},
 };
 
-/// A call that does nothing but answer with a number.
+/// A call that only answers with a number.
 cudaError_t answer(Function function, int* out, int value) {
   Device& device = current();
   if (const auto code = device.enter(function)) return *code;

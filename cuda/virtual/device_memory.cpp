@@ -8,7 +8,7 @@ void Device::give_back(const Allocation& allocation) {
   Place place;
   place.canonical = allocation.address;
   access(describe(place, allocation.size, true), host_clock_);
-  // Registered memory is its owner's from now on: nothing here may touch it again.
+  // Registered memory belongs to its owner from now on: the device must not touch it again.
   const bool is_owned_elsewhere = allocation.kind == MemoryKind::kRegistered;
   const std::size_t num_in_flight =
       queue_.take_away(allocation.bytes, allocation.bytes + allocation.size, is_owned_elsewhere);

@@ -1,4 +1,4 @@
-/// The calls about streams and events: order, and what the host learns.
+/// The calls on streams and events: they order work, and notify the host of its end.
 
 #include "cuda/virtual/device.h"
 #include "cuda/virtual/handles.h"
@@ -23,7 +23,7 @@ cudaError_t Device::query(const Moment& moment, const Clock& clock, std::uint32_
   }
   num_polls = 0;
   num_spurious = 0;
-  tell(StoryEntry::Kind::kHostSaw, kHost, 0, moment);
+  add_to_story(StoryEntry::Kind::kHostSaw, kHost, 0, moment);
   host_learns(clock);
   return cudaSuccess;
 }
@@ -88,8 +88,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (flags != 0) return cudaErrorInvalidValue;
   // Never recorded: an empty set of work.
   if (!waited_for->is_recorded) return cudaSuccess;
-  device.tell(StoryEntry::Kind::kWaits, device.stream_number(stream), handle_of(event).index,
-              waited_for->moment);
+  device.add_to_story(StoryEntry::Kind::kWaits, device.stream_number(stream),
+                      handle_of(event).index, waited_for->moment);
   device.enqueue_wait(device.stream_number(stream), waited_for->moment, waited_for->clock);
   return cudaSuccess;
 }
@@ -135,12 +135,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   state->is_recorded = true;
   state->recorded_at_call = device.call_;
   state->moment = {actor, device.queue_.enqueued(actor)};
-  // Without what the host knows: whatever is enqueued to wait for it comes from the host too.
+  // Without the host's clock: work that waits for the event is enqueued by the host anyway.
   state->clock = recorded->clock;
   state->num_polls = 0;
   state->num_spurious = 0;
   state->num_late = 0;
-  device.tell(StoryEntry::Kind::kRecorded, actor, handle_of(event).index, state->moment);
+  device.add_to_story(StoryEntry::Kind::kRecorded, actor, handle_of(event).index, state->moment);
   if (device.has_fault(Fault::Kind::kNeverReady)) {
     state->moment.hold = device.queue_.new_hold();
   }
@@ -181,10 +181,10 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
   for (const Device::EventState* state : {from, to}) {
     if (!state->is_recorded || !state->has_timing) return cudaErrorInvalidResourceHandle;
   }
-  // No edge: this call must not be used to learn about completion.
+  // No edge: a program must not use this call to learn about completion.
   if (!device.queue_.is_over(from->moment) || !device.queue_.is_over(to->moment))
     return cudaErrorNotReady;
-  // There is no time here; a microsecond per call keeps figures positive and the same in every run.
+  // Without a clock, a microsecond per call keeps figures positive and equal in every run.
   *ms = 1e-3F * static_cast<float>(static_cast<double>(to->recorded_at_call) -
                                    static_cast<double>(from->recorded_at_call));
   return cudaSuccess;

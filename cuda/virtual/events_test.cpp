@@ -1,5 +1,5 @@
-/// Goal: an event is the work of its latest record; waits and queries bind it when they are called;
-/// only an answer gives order.
+/// Goal: an event stands for the work of its latest record; waits and queries bind it at their
+/// call; only a positive answer gives order.
 
 #include <gtest/gtest.h>
 
@@ -133,7 +133,7 @@ TEST(Events, PollingEndsUnderEverySchedule) {
   }
 }
 
-TEST(Events, ElapsedTimeTellsOnlyOfTimedEventsThatAreOver) {
+TEST(Events, ElapsedTimeNeedsTimedEventsThatAreOver) {
   TestRig rig(lazy());
   cudaEvent_t start = nullptr;
   cudaEvent_t end = nullptr;

@@ -9,8 +9,8 @@
 namespace kvfence::virtual_device {
 namespace {
 
-/// Depth first over the choices of a run. The stack holds the choices of the current run; a run
-/// repeats all of them but the last, which is the next that has not been tried.
+/// Depth first over the choices of a run. The stack holds the choices of the current run. A run
+/// repeats all of them but the last, for which it takes the next untried option.
 class DepthFirst : public Chooser {
  public:
   explicit DepthFirst(bool prunes) : prunes_(prunes) {}
@@ -18,7 +18,7 @@ class DepthFirst : public Chooser {
   std::size_t choose(const WorkQueue& queue, const std::vector<Step>& steps,
                      bool host_may_go_on) override {
     const std::size_t num_options = steps.size() + (host_may_go_on ? 1 : 0);
-    // What is left of a redundant run matters to nobody: the shortest way to its end.
+    // The rest of a redundant run does not matter: take the shortest way to its end.
     if (is_redundant_) return num_options - 1;
     if (depth_ == stack_.size()) {
       Node node;
@@ -60,7 +60,7 @@ class DepthFirst : public Chooser {
   struct Node {
     std::vector<Step> steps;
     std::size_t num_options = 0;  ///< one more than steps where the program may go on
-    std::vector<Step> asleep;     ///< what a visited order has done in their place already
+    std::vector<Step> asleep;     ///< steps that a visited order has already taken here
     std::size_t chosen = 0;
   };
 
@@ -73,8 +73,8 @@ class DepthFirst : public Chooser {
     return option;
   }
 
-  /// Before the choice is done: what sleeps after it. Every step tried here before, and every one
-  /// asleep, unless its order with the choice matters. The program's calls wake everything.
+  /// Before the choice is done: the steps that sleep after it. These are the steps tried here before
+  /// and those asleep, unless their order with the choice matters. The program's calls wake all.
   void fall_asleep(const WorkQueue& queue, const Node& node) {
     still_asleep_.clear();
     if (node.chosen == node.steps.size()) return;

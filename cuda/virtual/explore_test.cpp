@@ -1,5 +1,5 @@
-/// Goal: the exhaustive scheduler visits every order exactly once, says when it did not get
-/// through, and leaves out nothing that matters when it prunes.
+/// Goal: the exhaustive scheduler visits every order exactly once, reports when it did not visit
+/// all, and leaves out no final state when it prunes.
 
 #include "cuda/virtual/explore.h"
 #include "contract/core/sanitized.h"
@@ -200,7 +200,7 @@ TEST(Explore, PruningReachesEveryFinalState) {
               << pruned.exploration.num_orders << " when pruned, " << all.states.size()
               << " final states\n";
   }
-  // Of orders of which none matters one is left.
+  // Where no order matters one is left.
   EXPECT_EQ(explore_ends(true, programs[0]).exploration.num_orders, 1U);
 }
 
@@ -274,8 +274,8 @@ TEST(Explore, PruningReachesEveryFinalStateOfRandomPrograms) {
             << " when pruned\n";
 }
 
-// Happens-before against the bytes of every order: where it finds no race, the device can make no
-// difference.
+// Checks happens-before against the bytes of every order: where it finds no race, the device must
+// make no difference.
 TEST(Explore, AProgramWithoutARaceHasOneFinalState) {
   std::size_t num_clean = 0;
   std::size_t num_racy = 0;

@@ -1,4 +1,4 @@
-/// Goal: each injected fault happens where it is asked for, and is seen by a program that looks.
+/// Goal: each injected fault happens where it is asked for, and a program that checks sees it.
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST(Faults, RegistrationFails) {
                     .code = cudaErrorMemoryAllocation}));
   std::vector<std::byte> memory(64);
   EXPECT_EQ(cudaHostRegister(memory.data(), 64, 0), cudaErrorMemoryAllocation);
-  // Who goes on has pageable memory.
+  // A program that goes on has pageable memory.
   EXPECT_EQ(cudaMemcpyAsync(rig.gpu(0), memory.data(), 64, cudaMemcpyDefault, rig.stream(0)),
             cudaErrorInvalidValue);
   EXPECT_EQ(rig.device().misuses().size(), 1U);

@@ -32,7 +32,7 @@ struct Race {
 struct Misuse {
   enum class Kind : std::uint8_t {
     kFreeInFlight,         ///< memory given back while enqueued work still touches it
-    kHostAddressOnDevice,  ///< the host's address where the device has another
+    kHostAddressOnDevice,  ///< the host's address, where the device has another
     kPageableMemory,       ///< host memory that the runtime does not know
     kLegacyStream,         ///< the NULL stream, or the per-thread one
     kOverlap,              ///< source and destination of one copy share bytes

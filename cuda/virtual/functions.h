@@ -1,7 +1,7 @@
 #pragma once
 
-/// The calls that the virtual device knows, as an enumeration: faults, counters and reports name
-/// them. The last three are not the runtime's: kernels and host accesses come through device.h.
+/// The calls of the virtual device, as an enumeration that faults, counters and reports use. The
+/// last three are not the runtime's: kernels and host accesses come through device.h.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Streams and events as the opaque pointers that programs hold: an index, and a generation that
-/// tells a destroyed one from its successor.
+/// distinguishes a destroyed one from its successor.
 
 #include <cuda_runtime_api.h>
 

@@ -1,12 +1,12 @@
 #pragma once
 
-/// Who knows what has happened: vector clocks over the host and the streams, and accesses in them.
+/// The happens-before order: vector clocks over the host and the streams, and accesses.
 ///
 /// Work number `time` of stream s happened before X where X's clock has seen[s] >= time. A batch
 /// has one time; its entries are unordered, which the entry's number decides. A source that may be
 /// read out of stream order (Any) is read with the host's clock at the call, and is over when its
-/// work is. All edges are known when work is enqueued, so a verdict does not depend on what the
-/// device does when, but on the program's calls and on the outcomes of its queries.
+/// work is. All edges are known when work is enqueued, so a verdict depends on the program's calls
+/// and the outcomes of its queries, not on the order in which the device works.
 
 #include <algorithm>
 #include <array>
@@ -20,8 +20,8 @@ namespace kvfence::virtual_device {
 /// all of its work complete.
 using Actor = std::uint32_t;
 inline constexpr Actor kHost = 0;
-/// Streams that live at once, and the host: a worker has a handful, a pool of one stream per job some
-/// more.
+/// The most streams that live at once, and the host. A worker has a handful; a pool with one stream
+/// per job has some more.
 inline constexpr Actor kActorsMax = 32;
 
 /// Work of a stream is numbered from 1; the host's time passes at each call that hands over work.
@@ -37,7 +37,7 @@ struct Clock {
   }
 };
 
-/// What a caller says about its calls; reports repeat it. The text is a literal.
+/// A caller's label for its calls, which reports repeat. The text is a literal.
 struct Label {
   const char* text = "";
   std::uint64_t number = 0;

@@ -1,5 +1,5 @@
-/// The kernel that holds a stream, on the virtual device: how long is the schedule's business, and
-/// the words are no data. It touches nothing.
+/// The kernel that holds a stream, on the virtual device. The schedule decides how long it runs,
+/// and the words are not data, so it touches nothing.
 
 #include "cuda/figures/latch_kernel.h"
 

@@ -1,5 +1,5 @@
-/// Goal: memory that is given back under work in flight is a fault; what the device does not model,
-/// or the host may not touch, ends the program; a run repeats itself.
+/// Goal: giving memory back under work in flight is a fault. A program ends where it uses what the
+/// device does not model, or touches memory that the host may not. A run repeats itself.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ TEST(Memory, FreedWithACopyInFlightIsAFault) {
     ok(cudaFree(buffer));
     ASSERT_EQ(rig.device().races().size(), 1U);
     EXPECT_EQ(rig.device().races()[0].second.function, Function::kFree);
-    // An eager device has nothing in flight, and the program is as wrong.
+    // An eager device has nothing in flight, but the program is just as wrong.
     EXPECT_EQ(rig.device().misuses().size(), schedule == Schedule::kLazy ? 1U : 0U);
   }
 }
@@ -58,7 +58,7 @@ TEST(Memory, FreedAfterTheCopyIsNot) {
 }
 
 TEST(Memory, UnregisteredWithACopyInFlightIsNeverTouchedAgain) {
-  // The flipped bit too would be one of memory that is gone.
+  // The flipped bit would lie in freed memory, too.
   TestRig rig(
       {.schedule = Schedule::kLazy, .faults = {{.kind = Fault::Kind::kFlippedBit, .count = 3}}});
   std::vector<std::byte> memory(64);

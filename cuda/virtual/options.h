@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a virtual device is given before the run: schedule, seed, and the faults to inject. With
-/// the program these decide everything that happens.
+/// The options of a virtual device: schedule, seed, and the faults to inject. They and the program
+/// decide everything that happens.
 
 #include <cuda_runtime_api.h>
 
@@ -20,7 +20,7 @@ class Chooser;
 
 enum class Schedule : std::uint8_t {
   kEager,      ///< all work is done before its call returns, where its dependencies allow
-  kLazy,       ///< nothing is done before the program waits for it
+  kLazy,       ///< work is done only when the program waits for it
   kRandom,     ///< some steps at each call, any that could run
   kPriority,   ///< streams and the host have priorities that change now and then (PCT)
   kChosen,     ///< Options::chooser decides each step: explore.h
@@ -33,7 +33,7 @@ constexpr auto words_of(Schedule) {
       {"eager", "lazy", "random", "priority", "chosen", "commanded"});
 }
 
-/// Memory that a kernel reads or writes: an address as the device knows it.
+/// Memory that a kernel reads or writes, by the device's address.
 struct MemoryRange {
   const void* address = nullptr;
   std::size_t size = 0;
@@ -57,8 +57,8 @@ struct Fault {
   cudaError_t code = cudaErrorUnknown;
   std::size_t entry = 0;
   std::size_t count = 0;
-  /// Of kPartialBatch and kAsynchronous: what they leave undefined, beside their own copies. It is
-  /// overwritten with poison in the stream's turn, by the host's or the device's addresses.
+  /// Of kPartialBatch and kAsynchronous: the memory that they leave undefined beside their own
+  /// copies, by the host's or the device's addresses. It becomes poison in the stream's turn.
   std::vector<MemoryRange> undefined = {};
 };
 
@@ -69,19 +69,19 @@ struct Options {
   std::vector<Fault> faults = {};  ///< given to Device::inject_once
 
   std::size_t device_memory_bytes = std::size_t{64} << 20;
-  /// A copy is torn into at most so many parts, each with a moment of reading and one of writing.
-  /// kRandom and kPriority draw their number and bounds; kChosen and kCommanded take this many,
-  /// equally long; kEager and kLazy do not tear.
+  /// A copy is torn into at most this many parts, each with a read step and a write step. kRandom and
+  /// kPriority draw their number and bounds; kChosen and kCommanded take this many, equally long;
+  /// kEager and kLazy do not tear.
   std::uint32_t chunks_max = 4;
-  /// Bytes of a destination are undefined while the copy runs: they are overwritten first.
+  /// A destination is overwritten first, since its bytes are undefined while the copy runs.
   bool poisons_destinations = true;
   bool checks_happens_before = true;
-  /// kRandom and kPriority: so many queries in a row may say NotReady though the work is over.
+  /// kRandom and kPriority: this many queries in a row may say NotReady though the work is over.
   std::uint32_t spurious_not_ready_max = 2;
-  /// A program that polls makes progress at last: after so many NotReady, the work asked for runs
-  /// (but under kCommanded). Bounds every polling loop.
+  /// Bounds every polling loop: after this many NotReady, the work asked for runs (not under
+  /// kCommanded).
   std::uint32_t polls_max = 16;
-  /// As with cudaDevAttrCanUseHostPointerForRegisteredMem = 0.
+  /// As where cudaDevAttrCanUseHostPointerForRegisteredMem is 0.
   bool registered_memory_has_own_device_address = false;
   /// A batch of more entries is refused; 0: none is.
   std::size_t batch_entries_max = 0;

@@ -1,4 +1,4 @@
-/// Goal: a device that is told how far to come comes so far, and can say what the host knows of it.
+/// Goal: a device runs exactly as far as it is commanded to, and can say what the host knows of it.
 
 #include "cuda/virtual/test_rig.h"
 
@@ -80,7 +80,7 @@ TEST(Progress, APartDoesNotLoseTheDevice) {
   EXPECT_TRUE(rig.device().is_lost());
 }
 
-TEST(Progress, TheHostKnowsOfWritesWhenItWasTold) {
+TEST(Progress, TheHostKnowsOfWritesAfterAWait) {
   for (const Schedule schedule : {Schedule::kEager, Schedule::kLazy, Schedule::kRandom}) {
     TestRig rig({.schedule = schedule});
     const auto knows = [&](const std::byte* block) {

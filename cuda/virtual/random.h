@@ -1,6 +1,6 @@
 #pragma once
 
-/// The one source of chance in the virtual device: small, seeded, the same on every machine.
+/// The virtual device's random numbers: seeded, and the same on every machine.
 
 #include <cstdint>
 

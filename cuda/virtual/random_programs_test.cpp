@@ -1,9 +1,9 @@
-/// Goal: a million random steps of programs that are right, and only just, without one false alarm
-/// of order or of bytes; and of programs that leave out one wait, every one is found.
+/// Goal: a million random steps of barely correct programs raise no false alarm of order or of
+/// bytes, and every program that leaves out one wait is found.
 ///
-/// The generator plans with a model of its own: for each block who touched it last, for each stream
-/// and the host which work of the others it comes after. It orders what has to be ordered, by a
-/// means drawn at random, and nothing else.
+/// The generator keeps its own model: for each block its last touches, and for each stream and the
+/// host which work of the others it comes after. It orders only what must be ordered, by a means
+/// drawn at random.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ constexpr std::size_t kHostActor = 0;
 constexpr std::size_t kActors = 1 + TestRig::kNumStreams;
 constexpr std::size_t kEvents = 8;
 
-/// Who comes after what: the number of works of each stream.
+/// What an actor comes after: the number of works of each stream.
 using Knowledge = std::array<std::uint64_t, kActors>;
 
 void learn(Knowledge& a, const Knowledge& b) {
@@ -91,7 +91,7 @@ class RandomProgram {
   /// Makes everything that `actor` does from now on come after the touches.
   void order(std::size_t actor, const std::vector<Touch>& touches) {
     for (const Touch& touch : touches) {
-      // The host enqueues: what it knows, the work knows.
+      // The host enqueues the work, so the work comes after all that the host knows.
       if (knows(actor, touch) || knows(kHostActor, touch)) {
         ++reached_.num_needless;
         continue;
@@ -160,7 +160,7 @@ class RandomProgram {
     touches.push_back(block.written);
     return touches;
   }
-  /// The next work of a stream, after what it has to come after.
+  /// The next work of a stream, after the work that it must come after.
   Touch enqueue(std::size_t stream) {
     learn(know_[stream], know_[kHostActor]);
     return {stream, ++know_[stream][stream]};
@@ -203,7 +203,7 @@ class RandomProgram {
                                : TestRig::BlockCopy{rig_.cpu(dst), rig_.gpu(src)});
     }
     for (const auto& [src, dst] : blocks) {
-      // Out of stream order, what the host knows is all there is.
+      // Out of stream order, only the host's knowledge counts.
       order(is_early ? kHostActor : stream, {from[src].written});
       order(stream, before_write(to[dst]));
     }

@@ -1,5 +1,5 @@
-/// Goal: every planted bug of order is found by happens-before in every run, with the same verdict
-/// under every schedule, and shown by bytes under at least one; programs without one never are.
+/// Goal: happens-before finds every planted bug of order in every run, with the same verdict under
+/// every schedule, and bytes show it under at least one. A correct program is never accused.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ constexpr std::size_t kToDevice = 2;
 constexpr std::size_t kElsewhere = 3;
 
 void finish(TestRig& rig) {
-  // Copies first: where nothing orders them after compute, this shows it.
+  // Copies first: this shows a missing order after compute.
   rig.sync(kToHost);
   rig.sync(kToDevice);
   ok(cudaDeviceSynchronize());
@@ -330,8 +330,8 @@ TEST(Scenarios, ARaceIsDataAndOneLine) {
             "share [64, 128) unordered");
 }
 
-// The bugs that are not of order: an error code or a misuse says it, and who ignores that has wrong
-// bytes.
+// The bugs that are not about order: an error code or a misuse reports each, and a program that
+// ignores it has wrong bytes.
 
 TEST(Mistakes, ARecordThatFailedAndWasIgnoredOrdersNothing) {  // M8
   TestRig rig({.schedule = Schedule::kLazy,
@@ -390,7 +390,7 @@ TEST(Mistakes, TooManyDescriptorsAreRefused) {  // M12
   EXPECT_EQ(rig.batch(0, copies), cudaErrorInvalidValue);
   rig.sync(0);
   rig.expect_cpu(0, {1, 1});
-  EXPECT_EQ(rig.wrong().size(), 1U);  // M13: who ignores the code takes poison for content
+  EXPECT_EQ(rig.wrong().size(), 1U);  // M13: without a look at the code, poison passes for content
   copies.pop_back();
   EXPECT_EQ(rig.batch(0, copies), cudaSuccess);
 }

@@ -7,7 +7,7 @@
 namespace kvfence::virtual_device {
 namespace {
 
-/// kPriority: one in so many steps, and calls of the host, draws a new priority for who runs.
+/// kPriority: one in this many steps and host calls draws a new priority for the one that runs.
 constexpr std::uint64_t kStepsPerChange = 32;
 constexpr std::uint64_t kCallsPerChange = 8;
 
@@ -42,7 +42,7 @@ void Scheduler::before_call(WorkQueue& queue) {
     case Schedule::kCommanded:
       return;
     case Schedule::kRandom: {
-      // Mostly nothing, seldom much: both a busy and an idle device are met.
+      // Mostly no step, seldom many: a program meets both a busy and an idle device.
       const std::uint64_t draw = random_.below(8);
       std::uint64_t num_steps = draw < 4 ? 0 : draw < 7 ? random_.below(8) : random_.below(64);
       for (; num_steps > 0 && queue.can_step(); --num_steps) step_random(queue);
@@ -86,7 +86,7 @@ bool Scheduler::force(WorkQueue& queue, Moment moment) {
         }
         break;
       case Schedule::kPriority:
-        // Streams above the one that is waited for go first.
+        // Streams of higher priority than the one that is waited for go first.
         if (random_.one_in(2) && step_by_priority(queue, false)) break;
         queue.step(*next, random_);
         break;

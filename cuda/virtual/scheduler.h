@@ -13,11 +13,11 @@
 
 namespace kvfence::virtual_device {
 
-/// A schedule from outside: explore.h.
+/// A schedule that the caller chooses: explore.h.
 class Chooser {
  public:
   virtual ~Chooser() = default;
-  /// Which of `steps` is done next; steps.size() where `host_may_go_on` and the program goes on.
+  /// Which of `steps` is next; steps.size(), if `host_may_go_on`: the program goes on.
   /// Requires: one of the two is possible.
   virtual std::size_t choose(const WorkQueue& queue, const std::vector<Step>& steps,
                              bool host_may_go_on) = 0;
@@ -29,7 +29,7 @@ class Scheduler {
 
   /// How the next copy is cut.
   void cut(Work& work);
-  /// The program makes a call: before it, the device may do something.
+  /// The program makes a call; before it, the device may do something.
   void before_call(WorkQueue& queue);
   /// The call has enqueued something.
   void after_enqueue(WorkQueue& queue);
@@ -37,7 +37,7 @@ class Scheduler {
   bool force(WorkQueue& queue, Moment moment);
   /// Whether a query says NotReady though the work is over.
   bool is_spurious(std::uint32_t num_in_a_row);
-  /// Whether so many NotReady in a row have earned the work its turn.
+  /// Whether the work must run now after so many NotReady in a row.
   bool has_waited_enough(std::uint32_t num_polls) const;
 
   void add_to(StateHash& hash) const { hash.add_all(random_, priority_, early_priority_); }
@@ -49,7 +49,7 @@ class Scheduler {
   void step_random(WorkQueue& queue);
   /// One step of the stream of highest priority; false: none is above the host's.
   bool step_by_priority(WorkQueue& queue, bool above_host);
-  /// Does the step that the chooser chooses; true: none, the host goes on.
+  /// Does the step that the chooser chooses; true: it chose none, and the host goes on.
   bool choose(WorkQueue& queue, bool host_may_go_on);
   void run_all(WorkQueue& queue);
 

@@ -37,12 +37,12 @@ void Shadow::split(std::uintptr_t at) {
 void Shadow::add_read(Segment& segment, const Access& access, const Clock& clock) {
   for (Access& read : segment.reads) {
     if (read.actor != access.actor) continue;
-    // The later of two reads of one actor is over last. Of two entries of a batch, which have one
-    // time, the first stays: an entry that writes here after both is another one than the first.
+    // The later of two reads of one actor is over last. Two entries of a batch have one time, and the
+    // first stays: an entry that writes here after both is not the first.
     if (access.time > read.time) read = access;
     return;
   }
-  // Who knows that this read is over knows it of every read that happened before it.
+  // An actor that knows that this read is over knows it of every read that happened before it.
   for (Access& read : segment.reads) {
     if (!is_ordered(read, access, clock)) continue;
     read = access;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// For every byte the last write and the reads since: what the next access is compared with.
-/// Freeing is a write of the host's, which whatever uses the address next comes after.
+/// Stores for every byte the last write and the reads since, to compare the next access with them.
+/// Freeing is a write of the host's, so that any later use of the address must come after it.
 
 #include <cstdint>
 #include <map>
@@ -13,8 +13,8 @@
 namespace kvfence::virtual_device {
 
 /// Ranges are exact to the byte. Adjacent bytes with one history are one segment, so the cost
-/// follows the number of different ranges, not of bytes: O(log segments) where an access meets a
-/// segment of its own bounds, and then nothing is allocated either.
+/// depends on the number of different ranges, not of bytes. An access to exactly one segment costs
+/// O(log segments) and allocates nothing.
 class Shadow {
  public:
   Shadow() : segments_(&memory_) {}
@@ -35,7 +35,7 @@ class Shadow {
       if (last->second.end == access.end) break;
     }
     if (!access.is_write) return;
-    // One write is one history: the first segment takes the place of all.
+    // One write is one history: the first segment replaces all.
     segments_.erase(std::next(it), std::next(last));
     it->second.end = access.end;
     it->second.has_write = true;
@@ -43,7 +43,7 @@ class Shadow {
     it->second.reads.clear();
   }
 
-  /// Whether the last write of each byte of [begin, end) happened before whose clock this is.
+  /// Whether the last write of each byte of [begin, end) happened before an actor with this clock.
   bool has_seen_writes(std::uintptr_t begin, std::uintptr_t end, const Clock& clock) const;
 
   std::size_t num_segments() const { return segments_.size(); }
@@ -53,7 +53,7 @@ class Shadow {
     std::uintptr_t end = 0;
     bool has_write = false;
     Access write;
-    std::vector<Access> reads;  ///< at most one an actor, of those not yet known to be over
+    std::vector<Access> reads;  ///< those not yet known to be over; at most one per actor
   };
   using Segments = std::pmr::map<std::uintptr_t, Segment>;
 

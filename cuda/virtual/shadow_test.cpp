@@ -1,6 +1,5 @@
-/// Goal: the shadow of memory knows, for every byte, who touched it last, exactly to the byte; it
-/// agrees with a shadow that keeps one history for each byte, and does not grow where nothing is
-/// new.
+/// Goal: the shadow of memory knows the last accesses of every byte. It agrees with a shadow that
+/// keeps one history per byte, and does not grow where nothing is new.
 
 #include "cuda/virtual/shadow.h"
 
@@ -21,7 +20,7 @@ struct Found {
 };
 
 struct ShadowTest : ::testing::Test {
-  /// An access of stream `actor`, in its own order and in no other.
+  /// An access of stream `actor`, ordered only within its stream.
   std::vector<Found> touch(Actor actor, std::uintptr_t begin, std::uintptr_t end, bool is_write) {
     Access access;
     access.begin = begin;
@@ -115,7 +114,7 @@ TEST(Shadow, AgreesWithOneHistoryForEachByte) {
     for (std::uint64_t call = 1; call <= 60; ++call) {
       const auto actor = static_cast<Actor>(random.below(4));
       if (random.one_in(3)) clocks[actor].join(clocks[random.below(4)], 4);
-      // It is the host that enqueues.
+      // The host enqueues.
       if (actor != kHost && random.one_in(2)) clocks[actor].join(clocks[kHost], 4);
       Access access;
       access.begin = random.below(64);

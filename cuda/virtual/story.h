@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a device was asked and what it did, in order, for those who report it. Kept only where a
-/// story is set (Device::set_story): runs that only check pay one comparison with null.
+/// A record of what a program asked of a device and what the device did, in order. Kept only where
+/// a story is set (Device::set_story): other runs pay one comparison with null.
 
 #include <cstdint>
 #include <vector>

@@ -1,5 +1,5 @@
-/// Goal: work runs in the order of its stream, across streams in none; who waits gets what it waits
-/// for and no promise beyond.
+/// Goal: work runs in the order of its stream, and across streams in none. A wait guarantees the
+/// end of what it waits for, and nothing else.
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
 /// For tests: a virtual device with a pool of KV blocks on each side, and the operations of a
-/// worker as calls of the runtime. Contents are content_pattern.h's, so that a wrong byte has a
-/// name.
+/// worker as calls of the runtime. Contents are those of content_pattern.h, so that a report names
+/// the origin of a wrong byte.
 
 #include <cuda_runtime_api.h>
 
@@ -33,7 +33,7 @@ class TestRig {
       : own_(std::in_place, std::move(options)), device_(*own_), installed_(device_) {
     open();
   }
-  /// On a device of another's.
+  /// On a device of the caller's.
   explicit TestRig(Device& device) : device_(device), installed_(device_) { open(); }
 
   Device& device() { return device_; }
@@ -82,7 +82,7 @@ class TestRig {
     const cudaError_t code =
         cudaMemcpyBatchAsync(dsts.data(), srcs.data(), sizes.data(), copies.size(), &attributes,
                              &start, 1, streams_[stream]);
-    // The call has copied its descriptors: what becomes of them does not matter.
+    // The call has copied its descriptors, so they may change.
     dsts.assign(dsts.size(), nullptr);
     srcs.assign(srcs.size(), nullptr);
     sizes.assign(sizes.size(), 0);
@@ -106,7 +106,7 @@ class TestRig {
     device().host_read(cpu(cpu_block), kBlockBytes);
     check(cpu(cpu_block), expected);
   }
-  /// Without the host taking part: for the end of a program.
+  /// Without an access of the host: for the end of a program.
   void expect_gpu(std::size_t gpu_block, content::Tag expected) { check(gpu(gpu_block), expected); }
 
   content::BlockReport look(const void* address, content::Tag expected) {

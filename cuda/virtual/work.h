@@ -1,6 +1,6 @@
 #pragma once
 
-/// One piece of work in a stream, and the steps that it is done in.
+/// One piece of work in a stream, and its steps.
 
 #include <cuda_runtime_api.h>
 
@@ -14,10 +14,10 @@
 
 namespace kvfence::virtual_device {
 
-/// Undefined bytes of a destination. Not a value that content holds by chance.
+/// Undefined bytes of a destination. Contents do not hold this value by chance.
 inline constexpr int kPoisonByte = 0xA5;
 
-/// A moment of a stream: all of its work up to `time`. Work done is one comparison.
+/// A moment of a stream: all of its work up to `time`. One comparison says whether it is over.
 struct Moment {
   Actor stream = kHost;
   Time time = 0;
@@ -34,7 +34,7 @@ struct Entry {
   std::uint8_t value = 0;          ///< of memset
   bool may_be_read_early = false;  ///< order Any
   bool is_poisoned = false;        ///< the destination has been overwritten
-  bool is_orphan = false;          ///< the memory has gone: its steps do nothing
+  bool is_orphan = false;          ///< the memory was freed: its steps do nothing
 };
 
 /// A part of an entry: first read, then written.
@@ -77,10 +77,10 @@ struct Work {
   std::byte* flips = nullptr;  ///< the byte whose lowest bit is flipped at the end
   std::function<void()> action;
   bool is_skipped = false;        ///< the action will not run
-  bool has_started = false;       ///< kept for a story alone
+  bool has_started = false;       ///< kept only for a story
   std::vector<ByteRange> ranges;  ///< that the action declares; the explorer's footprint
 
-  /// The call has the rest.
+  /// The call fills in the rest.
   void add_to(StateHash& hash) const { hash.add_all(call, chunks, num_early, bounce, is_skipped); }
 };
 

@@ -77,7 +77,7 @@ void WorkQueue::enqueue(Work& work) {
   stream.work.push_back(&work);
   ++num_in_flight_;
   ++counters_.num_enqueued;
-  tell(StoryEntry::Kind::kEnqueued, work);
+  add_to_story(StoryEntry::Kind::kEnqueued, work);
   if (work.num_early > 0) early_.push_back(&work);
   if (stream.work.size() == 1 && settle(work.stream)) settle_waiting();
 }
@@ -119,7 +119,7 @@ void WorkQueue::settle_waiting() {
   }
 }
 
-void WorkQueue::tell(StoryEntry::Kind kind, const Work& work) {
+void WorkQueue::add_to_story(StoryEntry::Kind kind, const Work& work) {
   if (story_ == nullptr || work.kind == Work::Kind::kWait) return;
   story_->entries.push_back({.kind = kind,
                              .function = work.function,
@@ -131,11 +131,11 @@ void WorkQueue::tell(StoryEntry::Kind kind, const Work& work) {
 void WorkQueue::report_started(Work& work) {
   if (story_ == nullptr || work.has_started) return;
   work.has_started = true;
-  tell(StoryEntry::Kind::kStarted, work);
+  add_to_story(StoryEntry::Kind::kStarted, work);
 }
 
 void WorkQueue::retire(Work& work) {
-  tell(StoryEntry::Kind::kEnded, work);
+  add_to_story(StoryEntry::Kind::kEnded, work);
   if (error_ == cudaSuccess) error_ = work.fails_with;
   Stream& stream = streams_[work.stream];
   KVFENCE_CHECK(stream.work.front() == &work, "work completes in the order of its stream");
@@ -256,7 +256,7 @@ void WorkQueue::finish_head(Actor stream) {
     } else if (chunk.is_read) {
       std::memcpy(dst, work.bounce.data() + entry.bounce_offset + chunk.begin, size);
     } else {
-      // A batch may, wrongly, copy within itself; entries one after the other is what eager gives.
+      // A wrong batch may copy within itself; eager runs its entries one after the other.
       std::memmove(dst, entry.src + chunk.begin, size);
       ++counters_.num_reads;
     }
@@ -325,7 +325,7 @@ bool WorkQueue::conflicts(const Step& a, const Step& b) const {
     return std::find_if(work.chunks.begin(), work.chunks.end(),
                         [&](const Chunk& chunk) { return chunk.number == step.chunk; });
   };
-  // Of an action everything that it declares counts as written; it may do more than it declares.
+  // All ranges that an action declares count as written; it may do more than it declares.
   if (a.phase == Step::Phase::kRun && b.phase == Step::Phase::kRun) return true;
   if (b.phase == Step::Phase::kRun) return conflicts(b, a);
   const auto chunk_b = chunk_of(*work_b, b);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The streams of a virtual device and the work in them: what can be done next, and doing it. Who
-/// decides is the scheduler.
+/// The streams of a virtual device and the work in them: lists the steps that can be done next, and
+/// does them. The scheduler decides which.
 
 #include <cuda_runtime_api.h>
 
@@ -33,8 +33,8 @@ class WorkQueue {
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  /// Makes room for stream number `stream`, from 1. A number that is given again goes on counting
-  /// its work, so that moments of its former stream stay true.
+  /// Makes room for stream number `stream`, from 1. A number that is used again goes on counting its
+  /// work, so that moments of its former stream stay valid.
   void open_stream(Actor stream) {
     streams_.resize(std::max<std::size_t>(streams_.size(), stream + 1));
   }
@@ -73,13 +73,13 @@ class WorkQueue {
   void finish_head(Actor stream);
   /// Every step that can be done now, streams in order.
   void list_steps(std::vector<Step>& steps) const;
-  /// Does it if it can be done now.
+  /// Does the step, if it can be done now.
   bool step(const Step& step);
   /// Whether the order of the two can matter to any byte.
   bool conflicts(const Step& a, const Step& b) const;
 
-  /// The memory [begin, end) goes. How much work in flight touches it: kernels will not run, but
-  /// fail; copies go on with what is there, or, where it is no longer ours to touch, fail too.
+  /// Frees the memory [begin, end) and returns how much work in flight touches it. Such kernels fail
+  /// without running. Such copies go on with the bytes there, or fail where they may not touch them.
   std::size_t take_away(const std::byte* begin, const std::byte* end, bool is_unmapped);
   /// The work in flight with this time, or nullptr.
   const Work* find(Actor stream, Time time) const;
@@ -88,7 +88,7 @@ class WorkQueue {
 
   /// The error that ended all work, or success.
   cudaError_t error() const { return error_; }
-  /// Where what happens is written down; nullptr: nowhere.
+  /// Records what happens; nullptr: no record.
   void set_story(Story* story) { story_ = story; }
   std::size_t num_in_flight() const { return num_in_flight_; }
   const Counters& counters() const { return counters_; }
@@ -116,7 +116,7 @@ class WorkQueue {
   void read(Work& work, std::size_t chunk);
   void write(Work& work, std::size_t chunk);
   void act(Work& work);
-  void tell(StoryEntry::Kind kind, const Work& work);
+  void add_to_story(StoryEntry::Kind kind, const Work& work);
   void report_started(Work& work);
   void poison(Entry& entry);
   void leave_early(Work& work);

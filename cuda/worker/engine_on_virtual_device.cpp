@@ -15,7 +15,7 @@ using engine::Place;
 using engine::Symbol;
 
 constexpr std::size_t kNumLayers = kEngineLayers;
-/// That many accesses over the network are kept apart at once, by the check of happens-before.
+/// The happens-before check distinguishes this many accesses over the network at once.
 constexpr std::size_t kRemoteStreams = 8;
 /// Besides the KV cache.
 constexpr std::size_t kSpareBytes = std::size_t{1} << 16;
@@ -24,8 +24,8 @@ std::size_t kv_cache_bytes(const engine::DeviceOptions& options) {
   return std::size_t{options.num_gpu_blocks} * options.block_size * kEngineTokenBytes;
 }
 
-/// The second half says whether the first is what was written, and in which layer. What is copied
-/// from where nothing was written leaves nothing.
+/// The second half says whether the first is intact, and of which layer. An unwritten place is all
+/// zeros, and so is a copy of it.
 content::Granule granule_of(Symbol symbol, std::size_t layer) {
   if (symbol == toy_model::kUnwritten) return {};
   return {symbol, content::fmix64(symbol + layer)};
@@ -88,7 +88,7 @@ EngineOnVirtualDevice::EngineOnVirtualDevice(const engine::DeviceOptions& option
   const std::size_t cpu_bytes =
       cpu_memory_bytes(layout, options.num_cpu_blocks, options.block_size_factor);
   host_.resize(cpu_bytes / sizeof(content::Granule));
-  // Blocks that a step reuses are not fenced by their last transfer's report but by its end.
+  // A step may reuse blocks when their last transfer has ended, before its report.
   open_worker({.gpu_layout = std::move(layout),
                .num_cpu_blocks = options.num_cpu_blocks,
                .block_size_factor = options.block_size_factor,
@@ -110,10 +110,10 @@ void EngineOnVirtualDevice::transfer_async(const engine::Copy& copy) {
     torn = ranges_of(is_load, is_load ? copy.gpu_blocks
                                       : engine::cpu_pages_of(copy, options_.block_size_factor));
   }
-  // A refused one is not under way, and never ends: whoever counts transfers misses it.
+  // A refused transfer is not under way and never ends: the count of transfers lacks it.
   if (copy.direction == worker::Direction::kStore) {
     static_cast<void>(worker_->store(copy.job_id, spec));
-    // The connector's half has deferred it already. Of the records the first is for its wait.
+    // The connector's half has deferred it already. The first record is for its wait.
     device_.inject_once(faults_of(next_fault, 1, torn));
     worker_->begin_step();
   } else {
@@ -172,8 +172,8 @@ void EngineOnVirtualDevice::forward(const std::vector<Place>& reads,
   if (options_.has_remote) forwards_.push_back(record(compute_));
 }
 
-/// Which bytes are touched when is not known before the end, so that nothing is touched here: what
-/// may be is compared with everything else.
+/// It is not known before the end which bytes are touched when. So nothing is touched here, and all
+/// bytes that may be touched are compared with all other accesses.
 void EngineOnVirtualDevice::begin_remote(std::uint32_t number,
                                          std::span<const std::uint32_t> blocks, bool writes) {
   const virtual_device::Installed installed(device_);

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What contract/engine/engine_device.h describes, out of the copy worker and a virtual device
-/// whose progress is commanded: each token's KV is bytes in the pages of two layers, and symbols
-/// are read from them.
+/// Implements contract/engine/engine_device.h with the copy worker and a virtual device whose
+/// progress is commanded. Each token's KV is bytes in the pages of two layers, from which symbols
+/// are read.
 ///
 /// Link kvfence::worker_on_virtual_device, and nothing that brings the real runtime.
 
@@ -24,7 +24,7 @@
 
 namespace kvfence::cuda {
 
-/// Layers of the model, and what the KV of a token takes in all of them, in bytes.
+/// Layers of the model, and the bytes of a token's KV in all of them.
 inline constexpr std::size_t kEngineLayers = 2;
 inline constexpr std::size_t kEngineTokenBytes = kEngineLayers * sizeof(content::Granule);
 
@@ -71,9 +71,9 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::EngineDevi
   std::byte* gpu_base_ = nullptr;
   std::vector<content::Granule> host_;
   std::array<worker::Fault, worker::kNumDirections> next_faults_ = {};
-  std::deque<cudaEvent_t> forwards_;  ///< that the host knows nothing of; with has_remote
-  std::vector<cudaStream_t> remote_;  ///< what works over a network, in turn
-  std::map<std::uint32_t, cudaEvent_t> remotes_;  ///< that the host knows nothing of
+  std::deque<cudaEvent_t> forwards_;  ///< whose end the host does not know; with has_remote
+  std::vector<cudaStream_t> remote_;  ///< for accesses over a network, in turn
+  std::map<std::uint32_t, cudaEvent_t> remotes_;  ///< whose end the host does not know
 };
 
 }  // namespace kvfence::cuda

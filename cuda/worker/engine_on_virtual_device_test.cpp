@@ -1,5 +1,5 @@
-/// Goal: the engine's device keeps symbols over a store and a load, of each group, runs nothing
-/// that waits, tells of transfers that met a fault, and sees what races.
+/// Goal: the engine's device keeps the symbols of each group over a store and a load, does not run
+/// work that waits, reports transfers that met a fault, and sees races.
 /// Method: a few forwards and copies, by hand.
 
 #include "cuda/worker/engine_on_virtual_device.h"

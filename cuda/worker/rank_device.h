@@ -1,7 +1,7 @@
 #pragma once
 
-/// A copy worker on a virtual device, with the names of all pages: what the targets `worker` and
-/// `engine` have in common of a rank.
+/// A copy worker on a virtual device, with the names of all pages: the part of a rank that the
+/// targets `worker` and `engine` share.
 
 #include <cuda_runtime_api.h>
 
@@ -24,17 +24,17 @@ class RankDevice {
   RankDevice(const RankDevice&) = delete;
   RankDevice& operator=(const RankDevice&) = delete;
 
-  // For stories of what happened.
+  // For stories.
 
   const virtual_device::Device& device() const { return device_; }
   void set_story(virtual_device::Story* story) { device_.set_story(story); }
-  /// The stream of that number; nothing of streams that are none of the worker's or the model's.
+  /// The stream of that number; nothing if it is neither the worker's nor the model's.
   std::optional<worker::Stream> stream_of(virtual_device::Actor actor) const;
-  /// Those that share bytes with [begin, end), as accesses name them. Cost: O(pages).
+  /// The pages that share bytes with [begin, end), an access's addresses. Cost: O(pages).
   std::vector<PageName> pages_in(std::uintptr_t begin, std::uintptr_t end) const;
 
  protected:
-  /// What a page has in one tensor.
+  /// The part of a page in one tensor.
   struct PagePart {
     PageName page;
     void* address = nullptr;  ///< as calls of the runtime name it
@@ -49,7 +49,7 @@ class RankDevice {
   std::byte* open_device(std::size_t size);
   /// The worker, on the compute stream, and the pages of both sides.
   void open_worker(WorkerOptions options);
-  /// Ends the worker, which runs what is in flight: what its copies and kernels touch must be there.
+  /// Ends the worker, which runs what is in flight: the memory that this touches must still be there.
   void close();
 
   std::span<const PagePart> parts_of(PageName page) const {
@@ -57,7 +57,7 @@ class RankDevice {
     return {parts_.data() + index * num_parts_, num_parts_};
   }
   std::span<const PagePart> parts() const { return parts_; }
-  /// All that these pages of one side take.
+  /// All bytes of these pages of one side.
   std::vector<virtual_device::MemoryRange> ranges_of(bool is_gpu,
                                                      std::span<const std::uint32_t> pages) const;
   virtual_device::Actor actor_of(worker::Stream stream) const;
@@ -70,8 +70,8 @@ class RankDevice {
   std::size_t num_held() const {
     return device_.num_allocations() + device_.num_streams() + device_.num_events();
   }
-  /// What a transfer meets; `num_records_before`: of the calls that record an event, those before
-  /// its end; `undefined`: the memory that it writes.
+  /// The faults of a transfer. `num_records_before`: the calls before its end that record an event;
+  /// `undefined`: the memory that it writes.
   static std::vector<virtual_device::Fault> faults_of(
       worker::Fault fault, std::uint64_t num_records_before,
       const std::vector<virtual_device::MemoryRange>& undefined);

@@ -194,7 +194,7 @@ void Worker::submit(Transfer transfer, cudaError_t ordered) {
     transfer.code = enqueue_copies(choose_path(transfer), options_.copy, transfer.plan.copies,
                                    stream, descriptors_, transfer.held);
   }
-  // Also of a transfer that failed: part of it may be under way, and is reported when it is not.
+  // Also for a transfer that failed: part of it may be under way, and the report waits for that.
   const cudaError_t recorded = events_.record(stream, transfer.end);
   if (transfer.code == cudaSuccess) transfer.code = recorded;
   in_flight_[static_cast<std::size_t>(transfer.direction)].push_back(std::move(transfer));
@@ -205,8 +205,8 @@ cudaError_t Worker::ask(Transfer& transfer) {
   if (transfer.end != nullptr) {
     const cudaError_t code = cudaEventQuery(transfer.end);
     if (code == cudaSuccess || code == cudaErrorNotReady) return code;
-    // An error of this call, or of any before: the transfer has failed, and the event says nothing
-    // about whether its copies are over.
+    // An error of this call or of an earlier one: the transfer has failed, and the event does not say
+    // whether its copies are over.
     if (transfer.code == cudaSuccess) transfer.code = code;
     events_.give(std::exchange(transfer.end, nullptr));
   }

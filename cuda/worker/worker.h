@@ -1,11 +1,12 @@
 #pragma once
 
-/// The copy worker: moves KV blocks between the GPU and pinned host memory, and says when.
+/// The copy worker: moves KV blocks between the GPU and pinned host memory, and reports the end of
+/// each transfer.
 ///
-/// One stream a direction, so that transfers of a direction are in the order of their submission;
-/// between directions there is no order but what the caller's events and this worker's results
-/// give. Stores wait for the compute stream as it is when they are enqueued; loads wait for the
-/// events that they are given. One thread.
+/// There is one stream per direction, so that transfers of a direction run in the order of their
+/// submission. Only the caller's events and this worker's results order the two directions. Stores
+/// wait for the compute stream as it is when they are enqueued; loads wait for the events passed
+/// with them. One thread.
 ///
 /// Source: off/worker.py, kvo/worker/cpu_gpu.py (v0.19.0), kvo/cpu/gpu_worker.py (v0.23.0).
 
@@ -43,11 +44,12 @@ struct WorkerOptions {
   std::size_t block_size_factor = 1;      ///< GPU blocks in a host block
   CopyPathOptions copy = {};
   CopyCalibration calibration = {};
-  std::optional<CopyPathKind> only_path = {};  ///< instead of what the calibration says
-  /// The host blocks, cpu_memory_bytes() of them, pinned by the worker; without, it allocates.
+  std::optional<CopyPathKind> only_path = {};  ///< instead of the calibration's choice
+  /// The memory of the host blocks, cpu_memory_bytes() long, which the worker pins. Empty: the worker
+  /// allocates it.
   std::span<std::byte> cpu_memory = {};
-  /// A transfer that reads or writes what one of the other direction, deferred or in flight,
-  /// writes (or writes what that reads) is refused. Off, the caller has to see to it.
+  /// Refuses a transfer that conflicts with one of the other direction, deferred or in flight: one
+  /// writes what the other reads or writes. False: the caller must prevent that.
   bool refuses_conflicts = true;
 };
 
@@ -55,8 +57,8 @@ struct TransferResult {
   JobId job_id = 0;
   Direction direction = Direction::kStore;
   cudaError_t code = cudaSuccess;  ///< the first that was not cudaSuccess
-  /// Nothing enqueued touches the memory of the transfer any more. False only where the runtime
-  /// could not tell: then that memory must not be used again.
+  /// No enqueued work touches the memory of the transfer. False only where the runtime could not say
+  /// so: then that memory must not be used again.
   bool is_at_rest = true;
   std::size_t num_bytes = 0;   ///< copied; 0 of a transfer that failed
   std::size_t num_copies = 0;  ///< after merging
@@ -72,7 +74,7 @@ class Worker {
  public:
   struct Opened {
     std::unique_ptr<Worker> worker = {};
-    std::string refusal = {};  ///< why there is none
+    std::string refusal = {};  ///< why there is no worker
   };
   struct Counters {
     std::uint64_t num_submitted = 0;
@@ -90,12 +92,12 @@ class Worker {
   // kNone: the transfer is taken. Else nothing has changed: kShutDown, kJobInFlight, kUnknownBlock,
   // kCountsDiffer, kListedTwice, kBlockInFlight or kNotOrdered.
 
-  /// Deferred to the next begin_step, so that it does not delay what the present step still sends.
+  /// Deferred to the next begin_step, so that it does not delay the work of the present step.
   ErrorCode store(JobId job_id, const TransferSpec& spec);
-  /// Enqueued now, after what `load_after` stands for: the last readers of the GPU blocks, and
-  /// whoever else writes the host blocks. At least one, each recorded by the caller.
+  /// Enqueued now, to run after `load_after`: the events of the last readers of the GPU blocks, and
+  /// of other writers of the host blocks. At least one, each recorded by the caller.
   ErrorCode load(JobId job_id, const TransferSpec& spec, std::span<const cudaEvent_t> load_after);
-  /// What a store or a load with events would be refused with.
+  /// The error of such a store, or of such a load with events.
   ErrorCode refusal_of(JobId job_id, Direction direction, const TransferSpec& spec) const;
 
   /// Enqueues the deferred stores, after the compute stream as it is now.
@@ -106,8 +108,8 @@ class Worker {
   /// Blocks until these transfers are over; unknown ids are ignored. Deferred stores are enqueued
   /// first if one is among them. poll() reports them. Returns the first error of waiting.
   cudaError_t wait(std::span<const JobId> job_ids);
-  /// Enqueues and ends everything, and gives all back: nothing can be done any more. Host memory
-  /// that is not at rest is not given back.
+  /// Enqueues everything, waits for its end, and gives all resources back but host memory that is not
+  /// at rest. The worker refuses everything afterwards.
   std::vector<TransferResult> shutdown();
 
   /// The host blocks, by the host's addresses.
@@ -118,7 +120,7 @@ class Worker {
   /// Events that are in use: at most one per transfer in flight.
   std::size_t num_events() const { return events_.num_used(); }
   const Counters& counters() const { return counters_; }
-  /// What the device does not know.
+  /// The state that the device does not hold.
   void add_to(StateHash& hash) const {
     hash.add_kept(counters_.num_submitted, counters_.num_pages, counters_.num_failed);
     hash.add_all(deferred_, in_flight_, job_ids_, is_shut_down_);
@@ -149,7 +151,7 @@ class Worker {
   bool has_conflict(const Transfer& transfer) const;
   cudaError_t wait_for_compute(cudaStream_t stream);
   CopyPathKind choose_path(const Transfer& transfer);
-  /// `ordered`: of what makes the stream wait; the copies are enqueued only if it is cudaSuccess.
+  /// `ordered`: the code of the stream's waits; the copies are enqueued only if it is cudaSuccess.
   void submit(Transfer transfer, cudaError_t ordered);
   /// cudaErrorNotReady, or the transfer is over, and its code final.
   cudaError_t ask(Transfer& transfer);

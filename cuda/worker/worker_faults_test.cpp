@@ -1,5 +1,5 @@
-/// Goal: every failure of the runtime reaches the result of the transfer that it struck, nothing
-/// else fails, and a success is never reported for a copy that failed.
+/// Goal: every failure of the runtime is in the result of the transfer that it hit, nothing else
+/// fails, and a success is never reported for a copy that failed.
 
 #include <gtest/gtest.h>
 
@@ -202,7 +202,7 @@ TEST(WorkerFaults, AnAsynchronousErrorFailsAllInFlight) {
       EXPECT_EQ(result.code, cudaErrorIllegalAddress);
       EXPECT_FALSE(result.is_at_rest);
     }
-    // Nothing more can be done, and that is said of each transfer.
+    // Nothing more can be done, and each transfer reports that.
     ASSERT_EQ(rig.worker().store(3, WorkerRig::spec({4}, {4})), ErrorCode::kNone);
     results = rig.worker().shutdown();
     ASSERT_EQ(results.size(), 1U);

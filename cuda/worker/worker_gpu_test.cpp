@@ -1,5 +1,5 @@
-/// Goal: the worker's objects drive a GPU through the real runtime: each copy path takes blocks
-/// there and back, byte for byte; without a driver there is no worker, and a reason.
+/// Goal: the worker's objects drive a GPU through the real runtime. Each copy path moves blocks
+/// there and back, byte for byte; without a driver there is a reason instead of a worker.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

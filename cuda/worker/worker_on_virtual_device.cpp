@@ -16,13 +16,13 @@ namespace {
 using Numbers = std::span<const std::uint32_t>;
 
 constexpr std::uint64_t kRunSeed = 7;
-/// Before and after the KV cache and the host blocks: nothing may write there.
+/// Guards before and after the KV cache and the host blocks: nothing may write there.
 constexpr std::size_t kGuardBytes = 256;
-/// A block's page in each tensor has a number of its own in the pattern.
+/// A block's page in each tensor has its own number in the pattern.
 constexpr std::uint64_t kPagesMax = 16;
 constexpr std::size_t kBlockSpace = 128;
 constexpr std::size_t kTensorsMax = 2;
-/// Of a device that makes progress by itself: more than any transfer takes.
+/// For a device that makes progress by itself: more than any transfer takes.
 constexpr int kPollsMax = 10'000;
 constexpr std::uint32_t kGenerationMax = (std::uint32_t{1} << content::kGenerationBits) - 1;
 
@@ -99,7 +99,7 @@ content::Owner owner_at(const std::byte* bytes) {
 
 }  // namespace
 
-/// The fault that waits, for as long as the worker is called.
+/// Injects the waiting fault during a call of the worker.
 class WorkerOnVirtualDevice::Armed {
  public:
   /// `first`: the transfer that will copy first; none: nothing copies.
@@ -226,7 +226,7 @@ void WorkerOnVirtualDevice::begin(virtual_device::Actor stream) {
   std::erase_if(begun_, is_over);
   const virtual_device::Device::NextWork next = device_.next_work(stream);
   if (next.last == 0) return;
-  // What has begun before cannot be distinguished from it: no end was recorded between the two.
+  // Work that began before cannot be distinguished from this: no event was recorded between the two.
   for (Begun& begun : begun_) {
     if (begun.stream == stream) begun.last = next.last;
   }
@@ -254,8 +254,8 @@ std::uint32_t WorkerOnVirtualDevice::num_stray_bytes() const {
   return num_changed;
 }
 
-// The worker refuses a load without an event when it takes it. With several ranks that is too late:
-// the first rank that refuses says why.
+// The worker itself refuses a load without an event only in load(). With several ranks that is too
+// late: an earlier rank would have taken it.
 ErrorCode WorkerOnVirtualDevice::refusal_of(const worker::Transfer& transfer) const {
   const ErrorCode error =
       worker_->refusal_of(transfer.job_id, transfer.direction, spec_of(transfer));
@@ -287,14 +287,14 @@ void WorkerOnVirtualDevice::load(const worker::Transfer& transfer, const Unrepor
   const bool is_lost = device_.is_lost();
   std::vector<cudaEvent_t> events;
   for (const cudaStream_t stream : {other_, compute_}) {
-    // A lost device makes no event, and fails before it looks at one: any handle will do.
+    // A lost device makes no events, and fails before it looks at one: any handle will do.
     events.push_back(is_lost ? reinterpret_cast<cudaEvent_t>(this) : record(stream));
   }
   {
     const Armed armed(*this, 0, &taken);
     must(worker_->load(transfer.job_id, spec_of(transfer), events), "a load is not refused");
   }
-  if (device_.is_lost()) return;  // by now, perhaps
+  if (device_.is_lost()) return;  // the load may have lost it
   for (const cudaEvent_t event : events) ok(cudaEventDestroy(event));
 }
 
@@ -437,8 +437,8 @@ WorkersOnVirtualDevices::WorkersOnVirtualDevices(const worker::Options& options)
 }
 
 ErrorCode WorkersOnVirtualDevices::transfer_async(const worker::Transfer& transfer) {
-  // One rank may have reported what another has not: nobody takes what somebody refuses. And a
-  // refusal leaves nothing behind on a device, not even the events that a load waits for.
+  // One rank may have reported what another has not: no rank takes a transfer that any rank refuses.
+  // A refusal leaves nothing on a device, not even the events that a load waits for.
   for (const auto& rank : ranks_) {
     const ErrorCode error = rank->refusal_of(transfer);
     if (error != ErrorCode::kNone) return error;

@@ -1,9 +1,9 @@
 #pragma once
 
-/// The copy worker with everything around it, as contract/worker/worker.h wants it of one rank: a
-/// virtual device, a KV cache, host memory, and the forwards of a model. What pages hold is read
-/// from their bytes; what is undefined, from the device: what it runs, and what it has told the
-/// host.
+/// Implements contract/worker/worker.h for one rank: the copy worker with a virtual device, a KV
+/// cache, host memory, and the forwards of a model. The contents of pages come from their bytes.
+/// Which pages are undefined comes from the device: the work that it runs, and what the host knows
+/// of it.
 ///
 /// Link kvfence::worker_on_virtual_device, and nothing that brings the real runtime.
 
@@ -30,7 +30,7 @@ class WorkerOnVirtualDevice : public RankDevice {
   explicit WorkerOnVirtualDevice(const worker::Options& options);
   ~WorkerOnVirtualDevice() { close(); }
 
-  /// What transfer_async would be refused with.
+  /// The error of transfer_async.
   ErrorCode refusal_of(const worker::Transfer& transfer) const;
   /// Requires that it is not refused.
   void transfer_async(const worker::Transfer& transfer);
@@ -57,7 +57,7 @@ class WorkerOnVirtualDevice : public RankDevice {
   }
 
  private:
-  /// Memory with what its bytes were at first, and which of them no page has.
+  /// Memory, its bytes at the start, and the bytes that belong to no page.
   struct Memory {
     std::span<std::byte> bytes = {};
     std::vector<std::byte> at_first = {};
@@ -145,7 +145,7 @@ class WorkersOnVirtualDevices {
   Rank& rank(std::uint32_t number) { return *ranks_[number]; }
 
  private:
-  /// A transfer of which the ranks have not all said that it is over.
+  /// A transfer that not all ranks have reported.
   struct Pending {
     worker::Ended ended = {};  ///< as far as is known
     std::uint32_t num_reports = 0;

@@ -1,5 +1,5 @@
-/// Goal: what the target `worker` sees of a copy worker is what its bytes are, for every layout
-/// and path, and its findings are those of the device.
+/// Goal: the target `worker` sees the actual bytes of a copy worker, for every layout and path, and
+/// its findings are those of the device.
 
 #include "cuda/worker/worker_on_virtual_device.h"
 

@@ -1,7 +1,7 @@
-/// Goal: exactly the right bytes arrive, in order and without a misuse, under callers that are
-/// right, whatever the layout, the copy path, the factor and the schedule of the device. Method:
-/// random programs over all of these; a million steps in all, and a million under each schedule
-/// with KVFENCE_WORKER_STEPS=1000000. A GPU is one schedule more.
+/// Goal: with correct callers, exactly the right bytes arrive, in order and without a misuse, for
+/// every layout, copy path, factor and schedule of the device. Method: random programs over all of
+/// these; a million steps in all, and a million under each schedule with
+/// KVFENCE_WORKER_STEPS=1000000. A GPU is one more schedule.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ struct Reached {
   std::array<std::uint64_t, kNumCopyPaths> num_by_path = {};
 };
 
-/// A scheduler that touches only what no transfer touches, as far as reports have shown.
+/// A scheduler that touches only blocks without a transfer that is not yet reported.
 class RandomProgram {
  public:
   /// `orders_loads`: loads wait for the forwards that read their blocks.
@@ -53,7 +53,7 @@ class RandomProgram {
       if (draw(2) == 0) take_results();
       if (draw(3) == 0) rig_.yield();
       if (draw(3) == 0) rig_.advance_if_commanded();
-      // A lazy device does nothing before somebody waits, and soon every block is taken.
+      // A lazy device does nothing before a wait, and soon every block is taken.
       if (draw(10) == 0) wait_for_all();
     }
     if (draw(2) == 0) wait_for_all();
@@ -70,7 +70,7 @@ class RandomProgram {
     }
   }
 
-  /// The first thing that the worker did wrong; empty for nothing.
+  /// The first error of the worker; empty if there is none.
   const std::string& wrong() const { return wrong_; }
 
  private:
@@ -190,8 +190,8 @@ class RandomProgram {
   std::string wrong_;
 };
 
-/// Runs one program; what is wrong: something that the worker said, a race, a misuse or a byte.
-/// Empty for nothing.
+/// Runs one program; returns what is wrong: a result of the worker, a race, a misuse or a byte.
+/// Empty if nothing is.
 std::string run_random_program(const RigOptions& options, std::uint64_t seed, Reached& reached) {
   WorkerRig rig(options);
   if (!rig.is_open()) return rig.refusal();

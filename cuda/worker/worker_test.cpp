@@ -1,5 +1,5 @@
-/// Goal: the worker refuses what it cannot do, chooses paths, cuts batches, waits for what it is
-/// asked for, and gives all back.
+/// Goal: the worker refuses what it cannot do, chooses paths, cuts batches, waits for the transfers
+/// asked for, and gives everything back.
 
 #include "cuda/worker/worker.h"
 
@@ -126,7 +126,7 @@ TEST(Worker, RefusesAndNothingHasChanged) {
   const cudaEvent_t with_none[] = {after, nullptr};
   EXPECT_EQ(rig.worker().load(2, other, with_none), ErrorCode::kNotOrdered);
   const cudaEvent_t events[] = {after};
-  // Over what a deferred store is going to read, and of what it is going to write.
+  // Into the source of a deferred store, and from its destination.
   EXPECT_EQ(rig.worker().load(2, WorkerRig::spec({0}, {3}), events), ErrorCode::kBlockInFlight);
   EXPECT_EQ(rig.worker().load(2, WorkerRig::spec({3}, {0}), events), ErrorCode::kBlockInFlight);
   EXPECT_EQ(rig.worker().store(2, WorkerRig::spec({8}, {0})), ErrorCode::kUnknownBlock);

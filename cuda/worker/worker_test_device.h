@@ -1,8 +1,8 @@
 #pragma once
 
-/// For tests: the device below a WorkerRig, and what a program does on its streams beside the
-/// worker. The virtual device or, compiled with KVFENCE_REAL_RUNTIME, a GPU. There a copy from or
-/// to pinned memory stands in for a kernel, and settle() compares what was read.
+/// For tests: the device below a WorkerRig, and the work of a program on its streams beside the
+/// worker. It is the virtual device or, compiled with KVFENCE_REAL_RUNTIME, a GPU. On a GPU a copy
+/// from or to pinned memory replaces a kernel, and settle() compares the bytes that it read.
 
 #include <cuda_runtime_api.h>
 
@@ -32,7 +32,7 @@ struct RigPage {
 };
 using RigPages = std::vector<RigPage>;
 
-/// Compares what was read of a page.
+/// Compares the bytes read of a page.
 using ComparePage =
     std::function<void(const std::byte* actual, const std::vector<std::byte>& expected)>;
 
@@ -138,9 +138,9 @@ class RigDevice {
   }
   /// Waits for everything.
   void settle() { ok(cudaDeviceSynchronize()); }
-  /// Lets the device do some of what it could have done by now.
+  /// Lets the device do some of the work that it could have done by now.
   void yield() { device_.yield(); }
-  /// One step of a device that does none by itself.
+  /// One step of a commanded device.
   void advance_if_commanded() {
     if (!is_commanded_) return;
     std::vector<virtual_device::Step> steps;

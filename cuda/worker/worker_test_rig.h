@@ -1,7 +1,7 @@
 #pragma once
 
-/// For tests: a copy worker on a device, with what every byte of both memories should be.
-/// The expectation is made page by page, by its own arithmetic.
+/// For tests: a copy worker on a device, with the expected value of every byte of both memories.
+/// The rig computes the expectation page by page, with its own arithmetic.
 
 #include <cuda_runtime_api.h>
 
@@ -23,7 +23,7 @@ namespace kvfence::cuda {
 inline constexpr std::size_t kRigGpuBlocks = 8;
 inline constexpr std::size_t kRigCpuBlocks = 6;
 inline constexpr std::uint64_t kRigSeed = 7;
-/// Bytes before and after the tensors, and of the space that each may take.
+/// Bytes before and after the tensors, and of the space for each.
 inline constexpr std::size_t kRigGuard = 256;
 inline constexpr std::size_t kRigTensorSpace = 2048;
 inline constexpr std::size_t kRigTensorsMax = 3;
@@ -117,10 +117,10 @@ class WorkerRig {
   cudaStream_t other_stream() const { return other_; }
   std::size_t num_checks() const { return num_checks_; }
   const std::vector<std::string>& wrong() const { return wrong_; }
-  /// What the device has to say; empty for nothing.
+  /// The findings of the device; empty if there are none.
   std::string findings() const { return device_.findings(); }
 
-  /// New contents of a group's block, there before the program, and by a kernel.
+  /// New contents of a group's block: from before the program, and from a kernel.
   void set_gpu(std::size_t group, std::size_t block) {
     write_expected(group, block);
     for (const auto& [begin, size] : pages_of(group, block)) {
@@ -131,14 +131,14 @@ class WorkerRig {
     write_expected(group, block);
     device_.write_pages(compute_, expected_pages(group, block));
   }
-  /// A kernel reads a group's block, and finds what was expected when it was launched.
+  /// A kernel reads a group's block, and finds the contents expected at its launch.
   void attend(std::size_t group, std::size_t block) {
     device_.read_pages(compute_, expected_pages(group, block),
                        [this](const std::byte* actual, const std::vector<std::byte>& expected) {
                          compare("attended", actual, expected.data(), expected.size());
                        });
   }
-  /// One byte of a group's block is not what it should be.
+  /// Makes one byte of a group's block wrong.
   void spoil_gpu(std::size_t group, std::size_t block) {
     std::byte* const address = gpu_base_ + pages_of(group, block).front().first;
     const std::byte spoiled = ~device_.bytes(address, 1).front();
@@ -166,7 +166,7 @@ class WorkerRig {
     return event;
   }
 
-  /// What a transfer that succeeds does to the expectation.
+  /// Applies a successful transfer to the expectation.
   void expect(Direction direction, const TransferSpec& spec) {
     std::size_t gpu_begin = 0;
     std::size_t cpu_begin = 0;
@@ -191,7 +191,7 @@ class WorkerRig {
       cpu_begin += (count + skipped + factor_ - 1) / factor_;
     }
   }
-  /// A store or a load of the worker's that should succeed.
+  /// A store or a load that should succeed.
   ErrorCode store(JobId job_id, const TransferSpec& spec) {
     const ErrorCode refusal = worker_->store(job_id, spec);
     if (refusal == ErrorCode::kNone) expect(Direction::kStore, spec);
@@ -211,11 +211,11 @@ class WorkerRig {
     }
     return results;
   }
-  /// One step of a device that does none by itself.
+  /// One step of a commanded device.
   void advance_if_commanded() { device_.advance_if_commanded(); }
   /// Waits for everything.
   void settle() { device_.settle(); }
-  /// Every byte of both memories, when all is over. Not the host's after its memory is gone.
+  /// Checks every byte of both memories, when all is over. Not the host's once its memory is freed.
   void check_all(bool with_cpu = true) {
     const std::vector<std::byte> actual = device_.bytes(gpu_base_, gpu_expected_.size());
     compare("GPU", actual.data(), gpu_expected_.data(), gpu_expected_.size());
@@ -293,7 +293,7 @@ class WorkerRig {
                     kRigSeed);
     }
   }
-  /// A block's pages, and what they should hold now.
+  /// A block's pages, and their expected contents.
   RigPages expected_pages(std::size_t group, std::size_t block) const {
     RigPages pages;
     for (const auto& [begin, size] : pages_of(group, block)) {
@@ -320,7 +320,7 @@ class WorkerRig {
                      std::to_string(size) + " is of " + content::to_text(owner.tag));
   }
 
-  // A virtual device goes with all that it has.
+  // A virtual device frees all that it has.
   void give_all_back() {
     worker_.reset();
     for (cudaEvent_t event : recorded_) ok(cudaEventDestroy(event));

@@ -1,5 +1,5 @@
-/// Copies of 4 KiB a second through the virtual device, with the checker on and off: what a test
-/// that stands on it has to spend.
+/// Copies of 4 KiB per second through the virtual device, with the checker on and off: the cost of
+/// a test that uses it.
 
 #include <benchmark/benchmark.h>
 #include <cuda_runtime_api.h>
@@ -49,7 +49,7 @@ struct Setup {
   cudaEvent_t event = nullptr;
 };
 
-/// A step: stores on one stream, loads of the same blocks after them on another, one wait of the
+/// A step: stores on one stream, then loads of the same blocks on another, and one wait of the
 /// host.
 void BM_Loop(benchmark::State& state) {
   Setup s(state);

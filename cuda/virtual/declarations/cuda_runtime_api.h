@@ -2,8 +2,8 @@
 
 /// The part of the CUDA runtime's interface that kvfence uses, for machines without the toolkit.
 ///
-/// Names, order of arguments and numbers are CUDA 13.0's; declarations_test.cpp holds both this and
-/// the toolkit's own header to the same numbers. Never installed, and never on the include path
+/// Names, order of arguments and numbers are CUDA 13.0's; declarations_test.cpp checks this and the
+/// toolkit's own header against the same numbers. Never installed, and never on the include path
 /// together with the toolkit.
 
 #include <cstddef>
