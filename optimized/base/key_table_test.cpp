@@ -31,7 +31,7 @@ std::vector<OffloadKey> keys_of_all_lengths() {
   return keys;
 }
 
-TEST(KeyTable, TellsKeysOfAllLengthsApart) {
+TEST(KeyTable, DistinguishesKeysOfAllLengths) {
   const std::vector<OffloadKey> keys = keys_of_all_lengths();
   PayloadTable table(keys.size());
   for (std::uint32_t i = 0; i < keys.size(); ++i) {

@@ -63,7 +63,7 @@ TEST(BlockFileHeader, FindsEveryChangedBit) {
   }
 }
 
-TEST(BlockFileHeader, TellsKeysAndSizesApart) {
+TEST(BlockFileHeader, DistinguishesKeysAndSizes) {
   const BlockFileHeader header = block_file_header(kKey, block_of(100));
   OffloadKey other = kKey;
   other.back() = 'l';

@@ -114,7 +114,7 @@ OffloadKey key_of(Word number) {
   return number < kFirstOfMany ? key_of_number(number) : nearby_key(number);
 }
 
-void tell(int words, Word word) {
+void send(int words, Word word) {
   const ssize_t num_bytes = ::write(words, &word, sizeof(word));
   if (num_bytes != sizeof(word)) ::_exit(2);
 }
@@ -227,14 +227,14 @@ void run_script(const FileTierConfig& config, typename Layer::Faulty& files, int
   const auto store = [&](const std::vector<Word>& keys) {
     for (SlotId slot = 0; slot < keys.size(); ++slot) slots.fill(slot, keys[slot]);
     if (!run_job(tier, /*stores=*/true, keys)) return;
-    for (Word key : keys) tell(words, key);
+    for (Word key : keys) send(words, key);
   };
   store({2, 3});
-  if (!run_job(tier, /*stores=*/false, {0, 2})) tell(words, kWrongBytes);
-  if (!slots.holds(0, 0) || !slots.holds(1, 2)) tell(words, kWrongBytes);
-  if (run_job(tier, /*stores=*/false, {1})) tell(words, kWrongBytes);
+  if (!run_job(tier, /*stores=*/false, {0, 2})) send(words, kWrongBytes);
+  if (!slots.holds(0, 0) || !slots.holds(1, 2)) send(words, kWrongBytes);
+  if (run_job(tier, /*stores=*/false, {1})) send(words, kWrongBytes);
   store({1});
-  if (is_hit(tier, 4)) tell(words, kWrongBytes);
+  if (is_hit(tier, 4)) send(words, kWrongBytes);
   store({4, 2, 5});
 }
 
@@ -409,7 +409,7 @@ void store_and_load(const FileTierConfig& config, std::size_t block_bytes, Word 
     std::vector<JobResult> results;
     tier.get_finished_jobs(results);
     for (const JobResult& result : results) {
-      if (!result.success) tell(words, kWrongBytes);
+      if (!result.success) send(words, kWrongBytes);
     }
   };
   submit(/*stores=*/true, first);
@@ -418,10 +418,10 @@ void store_and_load(const FileTierConfig& config, std::size_t block_bytes, Word 
     submit(/*stores=*/false, next);
     finish();
     for (std::uint32_t i = 0; i < kJobs; ++i) {
-      if (!slots.holds(kJobs + i, next + i)) tell(words, kWrongBytes);
+      if (!slots.holds(kJobs + i, next + i)) send(words, kWrongBytes);
     }
     submit(/*stores=*/true, next + kJobs);
-    for (std::uint32_t i = 0; i < kJobs; ++i) tell(words, next + i);
+    for (std::uint32_t i = 0; i < kJobs; ++i) send(words, next + i);
   }
 }
 

@@ -47,7 +47,7 @@ StateDigest digest_of(const ReuseTracker& tracker, std::uint32_t count_max) {
   return hash.digest();
 }
 
-TEST(ReuseTracker, ADigestTellsCountsApartUpToTheLargestOfInterest) {
+TEST(ReuseTracker, ADigestDistinguishesCountsUpToTheLargestOfInterest) {
   ReuseTracker twice(2);
   for (int i = 0; i < 2; ++i) twice.count(key_of_number(1));
   ReuseTracker thrice = twice;

@@ -28,7 +28,7 @@ class BriskTransport final : public Transport {
   Seconds now() const override { return now_; }
   ReadId read(const ReadSpec& spec) override {
     ended_.push_back({next_read_, next_read_ % 4 != 0});
-    if (ended_.back().success) tell(/*is_heartbeat=*/false, spec.remote_request);
+    if (ended_.back().success) notify(/*is_heartbeat=*/false, spec.remote_request);
     return next_read_++;
   }
   void get_finished_reads(std::uint32_t, std::vector<ReadResult>& out) override {
@@ -36,7 +36,7 @@ class BriskTransport final : public Transport {
     out.swap(ended_);
   }
   void send_notice(const Notice& notice) override {
-    for (const std::string& request : notice.requests) tell(notice.is_heartbeat, request);
+    for (const std::string& request : notice.requests) notify(notice.is_heartbeat, request);
   }
   void get_new_notices(std::uint32_t, std::vector<Notice>& out) override {
     const std::size_t before = num_allocations();
@@ -52,7 +52,7 @@ class BriskTransport final : public Transport {
   std::size_t num_allocated = 0;  ///< by what is said here, not by who says it
 
  private:
-  void tell(bool is_heartbeat, const std::string& request) {
+  void notify(bool is_heartbeat, const std::string& request) {
     const std::size_t before = num_allocations();
     notices_.push_back({0, 0, is_heartbeat, {request}});
     num_allocated += num_allocations() - before;
@@ -66,7 +66,7 @@ class BriskTransport final : public Transport {
 
 /// What allocations cost, by what is called.
 struct Cost {
-  std::size_t of_telling = 0;     ///< metadata that are not empty, and what a router is told
+  std::size_t of_metadata = 0;    ///< metadata that are not empty, and what a router is told
   std::size_t of_idle_steps = 0;  ///< of steps that have nothing to tell
   std::size_t of_the_rest = 0;    ///< of the schedulers' halves
   std::size_t of_workers = 0;     ///< and of the aggregators
@@ -89,19 +89,19 @@ class World final : private ConnectorHost {
     for (RequestIndex index = 0; index < kNumRequests; ++index) {
       id_ = static_cast<char>('A' + index);
       add([&] { producer_->update_state_after_alloc(*this, prefill(index), blocks_, 0); },
-          cost.of_telling);
-      step(*producer_, 0, /*tells=*/true, cost);
+          cost.of_metadata);
+      step(*producer_, 0, /*has_metadata=*/true, cost);
       status_ = RequestStatus::kFinishedLengthCapped;
       add([&] { is_held_ = producer_->request_finished(*this, prefill(index), blocks_); },
-          cost.of_telling);
+          cost.of_metadata);
       EXPECT_TRUE(is_held_);
       prefills_.clear();
-      add([&] { producer_->take_remote_prefills(prefills_); }, cost.of_telling);
-      step(*producer_, 0, /*tells=*/true, cost);
-      step(*producer_, 0, /*tells=*/false, cost);
+      add([&] { producer_->take_remote_prefills(prefills_); }, cost.of_metadata);
+      step(*producer_, 0, /*has_metadata=*/true, cost);
+      step(*producer_, 0, /*has_metadata=*/false, cost);
       read(index, cost);
       transport_.advance_clock();
-      step(*producer_, 0, /*tells=*/false, cost);
+      step(*producer_, 0, /*has_metadata=*/false, cost);
     }
     return cost;
   }
@@ -119,24 +119,25 @@ class World final : private ConnectorHost {
   void read(RequestIndex index, Cost& cost) {
     const ConnectorRequest reader = view(index, prefills_.back().params);
     add([&] { consumer_->on_new_request(reader); }, cost.of_the_rest);
-    step(*consumer_, 1, /*tells=*/true, cost);
+    step(*consumer_, 1, /*has_metadata=*/true, cost);
     add([&] { matched_ = consumer_->get_num_new_matched_tokens(reader, 0); }, cost.of_the_rest);
     EXPECT_TRUE(matched_.load_async);
     if (index % 3 != 0) {
-      add([&] { consumer_->update_state_after_alloc(*this, reader, blocks_, 8); }, cost.of_telling);
+      add([&] { consumer_->update_state_after_alloc(*this, reader, blocks_, 8); },
+          cost.of_metadata);
     }
-    step(*consumer_, 1, /*tells=*/true, cost);
+    step(*consumer_, 1, /*has_metadata=*/true, cost);
     report_.finished_recving.front() = index;
     add([&] { consumer_->update_connector_output(*this, report_); }, cost.of_the_rest);
     add([&] { consumer_->request_finished(*this, reader, blocks_); },
-        index % 3 != 0 ? cost.of_the_rest : cost.of_telling);
-    step(*consumer_, 1, /*tells=*/index % 3 == 0, cost);
-    step(*consumer_, 1, /*tells=*/false, cost);
+        index % 3 != 0 ? cost.of_the_rest : cost.of_metadata);
+    step(*consumer_, 1, /*has_metadata=*/index % 3 == 0, cost);
+    step(*consumer_, 1, /*has_metadata=*/false, cost);
   }
 
-  void step(KVConnector& half, std::size_t role, bool tells, Cost& cost) {
+  void step(KVConnector& half, std::size_t role, bool has_metadata, Cost& cost) {
     add([&] { metadata_ = half.build_connector_meta(*this, nothing_planned_); },
-        tells ? cost.of_telling : cost.of_idle_steps);
+        has_metadata ? cost.of_metadata : cost.of_idle_steps);
     transport_.num_allocated = 0;
     add(
         [&] {
@@ -192,9 +193,9 @@ TEST_P(DisaggregatedNoAllocation, ButWhatIsTold) {
     EXPECT_EQ(cost.of_idle_steps, 0U);
     EXPECT_EQ(cost.of_the_rest, 0U);
     EXPECT_EQ(cost.of_workers, 0U);
-    EXPECT_GT(cost.of_telling, 0U);
+    EXPECT_GT(cost.of_metadata, 0U);
     // Metadata, their lists, lists of blocks, and what a router is told.
-    EXPECT_LE(cost.of_telling, kNumRequests * 20U);
+    EXPECT_LE(cost.of_metadata, kNumRequests * 20U);
   }
   // By a notice or by the deadline, each was given back.
   EXPECT_EQ(world.transport().num_closed, num_closed + 100 * kNumRequests);

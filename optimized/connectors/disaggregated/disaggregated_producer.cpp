@@ -76,12 +76,12 @@ class DisaggregatedProducer final
     ProducerMetadata::Send& send = metadata_.reqs_to_send.emplace_back();
     send.request = request.id;
     if (deadline_) send.expires = now_ + *deadline_;
-    RemotePrefill& told = remote_prefills_.emplace_back();
-    told.request = request.id;
-    told.params.do_remote_prefill = true;
-    told.params.remote_engine_id = engine_id_;
-    told.params.remote_request_id = request.id;
-    told.params.remote_block_ids = blocks;
+    RemotePrefill& prefill = remote_prefills_.emplace_back();
+    prefill.request = request.id;
+    prefill.params.do_remote_prefill = true;
+    prefill.params.remote_engine_id = engine_id_;
+    prefill.params.remote_request_id = request.id;
+    prefill.params.remote_block_ids = blocks;
     has_params_ = true;
     return true;
   }

@@ -61,12 +61,12 @@ class DisaggregatedProducerWorker final
   }
 
   void start_load_kv() override {
-    const auto& told = metadata_of<ProducerMetadata>(bound_metadata());
-    for (const std::string& id : told.reqs_in_batch) find_or_add(id);
-    for (const std::string& id : told.reqs_not_processed) {
+    const auto& metadata = metadata_of<ProducerMetadata>(bound_metadata());
+    for (const std::string& id : metadata.reqs_in_batch) find_or_add(id);
+    for (const std::string& id : metadata.reqs_not_processed) {
       if (const std::optional<std::uint32_t> slot = expected_.find(id)) forget(*slot);
     }
-    for (const ProducerMetadata::Send& send : told.reqs_to_send) {
+    for (const ProducerMetadata::Send& send : metadata.reqs_to_send) {
       if (!send.expires) continue;
       const std::optional<std::uint32_t> slot = expected_.find(send.request);
       if (slot) expire_at(*slot, *send.expires);
@@ -199,8 +199,8 @@ class DisaggregatedConsumerWorker final
   }
 
   void start_load_kv() override {
-    const auto& told = metadata_of<ConsumerMetadata>(bound_metadata());
-    for (const ConsumerMetadata::Receive& receive : told.reqs_to_recv) {
+    const auto& metadata = metadata_of<ConsumerMetadata>(bound_metadata());
+    for (const ConsumerMetadata::Receive& receive : metadata.reqs_to_recv) {
       if (receive.local_blocks.empty()) {
         notice_.requests.resize(1);
         notice_.requests.front() = receive.remote_request;
@@ -209,8 +209,8 @@ class DisaggregatedConsumerWorker final
         start_reads(receive);
       }
     }
-    if (told.heartbeats.empty()) return;
-    notice_.requests = told.heartbeats;
+    if (metadata.heartbeats.empty()) return;
+    notice_.requests = metadata.heartbeats;
     send_notices(/*is_heartbeat=*/true);
   }
 

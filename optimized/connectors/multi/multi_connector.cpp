@@ -265,19 +265,19 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
   }
 
   void handle_preemptions(const KVConnectorMetadata& metadata) override {
-    const MultiConnectorMetadata& told = multi_connector_metadata(metadata);
+    const MultiConnectorMetadata& combined = multi_connector_metadata(metadata);
     for (std::uint32_t place = 0; place < num_children(); ++place) {
-      worker(place).handle_preemptions(*told.metadata[place]);
+      worker(place).handle_preemptions(*combined.metadata[place]);
     }
   }
 
   void bind_connector_metadata(const KVConnectorMetadata& metadata) override {
-    const MultiConnectorMetadata& told = multi_connector_metadata(metadata);
-    for (const ExtraAsyncSaves& extra : told.extra_async_saves) {
+    const MultiConnectorMetadata& combined = multi_connector_metadata(metadata);
+    for (const ExtraAsyncSaves& extra : combined.extra_async_saves) {
       extra_async_saves_.set(extra.request, extra.saves);
     }
     for (std::uint32_t place = 0; place < num_children(); ++place) {
-      worker(place).bind_connector_metadata(*told.metadata[place]);
+      worker(place).bind_connector_metadata(*combined.metadata[place]);
     }
   }
 

@@ -41,7 +41,7 @@ class SteadyChild final : public Cloning<SteadyChild, KVConnector> {
   std::uint32_t num_lookups_ = 0;
 };
 
-/// Has sent whatever it is told is finished.
+/// Has sent whatever it hears is finished.
 class SteadyWorker final : public Cloning<SteadyWorker, KVConnectorWorker> {
  public:
   void start_load_kv() override {}
@@ -75,14 +75,14 @@ TEST(NoAllocation, AMultiConnectorInItsSteadyState) {
   NoHost host;
   const SchedulerOutput step;
   KVConnectorWorkerOutput report;
-  KVConnectorOutput told;
+  KVConnectorOutput output;
   std::vector<KVCacheEvent> events;
   std::size_t num_sent = 0;
   std::size_t num_for_metadata = 0;
   const auto run_steps = [&](std::size_t num_steps) {
     for (std::size_t at = 0; at < num_steps; ++at) {
       const auto some = std::span(names).subspan(at * 5 % 12, 4);
-      told.finished_recving.clear();
+      output.finished_recving.clear();
       for (const std::string& name : some) {
         const ConnectorRequest request{.index = static_cast<RequestIndex>(&name - names.data()),
                                        .id = name,
@@ -92,7 +92,7 @@ TEST(NoAllocation, AMultiConnectorInItsSteadyState) {
         const MatchedTokens matched = scheduler->get_num_new_matched_tokens(request, 0);
         scheduler->update_state_after_alloc(host, request, blocks, *matched.num_tokens);
         ASSERT_TRUE(scheduler->request_finished(host, request, blocks));
-        told.finished_recving.push_back(request.index);
+        output.finished_recving.push_back(request.index);
       }
       const std::size_t num_before = num_allocations();
       const auto metadata = scheduler->build_connector_meta(host, step);
@@ -103,11 +103,11 @@ TEST(NoAllocation, AMultiConnectorInItsSteadyState) {
       worker->get_finished(some, report);
       num_sent += report.finished_sending.size();
       worker->clear_connector_metadata();
-      told.completed_jobs.clear();
+      output.completed_jobs.clear();
       for (const TransferResult& result : report.completed_jobs) {
-        told.completed_jobs.push_back({result.job, 1, 0});
+        output.completed_jobs.push_back({result.job, 1, 0});
       }
-      scheduler->update_connector_output(host, told);
+      scheduler->update_connector_output(host, output);
       scheduler->take_events(events);
       ASSERT_TRUE(scheduler->reset_cache());
     }

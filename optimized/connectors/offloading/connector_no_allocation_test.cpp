@@ -117,7 +117,7 @@ class World final : private ConnectorHost {
       *says_hit_ = false;
       if (connector_->tiering()) num_promotions_ += connector_->tiering()->num_pending();
       while (!hit.num_tokens) {
-        run_step(cost, /*tells=*/false);
+        run_step(cost, /*has_metadata=*/false);
         add([&] { hit = connector_->get_num_new_matched_tokens(request(index), 0); },
             cost.of_the_rest);
       }
@@ -130,15 +130,15 @@ class World final : private ConnectorHost {
           num_external > 0 ? cost.of_metadata : cost.of_the_rest);
       num_computed_ = num_external;
       plan_new(index);
-      run_step(cost, /*tells=*/true);
+      run_step(cost, /*has_metadata=*/true);
       num_computed_ = kNumTokens;
       for (int i = 0; i < 3; ++i) {
         output_.scheduled.push_back({index, 1, 0, true});
         output_.scheduled_cached_reqs.emplace_back().request = index;
-        run_step(cost, /*tells=*/false);
+        run_step(cost, /*has_metadata=*/false);
       }
       is_finished_ = connector_->request_finished(*this, request(index), blocks_);
-      run_step(cost, /*tells=*/false);
+      run_step(cost, /*has_metadata=*/false);
       is_finished_ = false;
     }
     return cost;
@@ -179,9 +179,9 @@ class World final : private ConnectorHost {
     }
   }
 
-  void run_step(Cost& cost, bool tells) {
+  void run_step(Cost& cost, bool has_metadata) {
     add([&] { metadata_ = connector_->build_connector_meta(*this, output_); },
-        tells ? cost.of_metadata : cost.of_decoding);
+        has_metadata ? cost.of_metadata : cost.of_decoding);
     output_.scheduled.clear();
     output_.scheduled_new_reqs.clear();
     output_.scheduled_cached_reqs.clear();
@@ -234,7 +234,7 @@ class World final : private ConnectorHost {
 
 class ConnectorNoAllocation : public testing::TestWithParam<Form> {};
 
-TEST_P(ConnectorNoAllocation, ButTheMetadataOfStepsThatHaveSomethingToTell) {
+TEST_P(ConnectorNoAllocation, ButMetadataThatAreNotEmpty) {
   World world(GetParam());
   const std::size_t before = num_allocations();
   for (int i = 0; i < 10; ++i) world.life();

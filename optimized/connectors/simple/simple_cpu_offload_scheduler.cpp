@@ -147,8 +147,8 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     } else {
       plan_eager_stores(host, output);
     }
-    tell_stores();
-    tell_loads(host);
+    add_stores_to_metadata();
+    add_loads_to_metadata(host);
     metadata_.need_flush = !output.preempted.empty();
     if (!metadata_.load_event && !metadata_.store_event && !metadata_.need_flush) {
       return nothing_to_report_;
@@ -311,7 +311,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     gpu_pool.free_blocks(tracked.load_gpu_blocks);
   }
 
-  void tell_loads(ConnectorHost& host) {
+  void add_loads_to_metadata(ConnectorHost& host) {
     if (unreported_.empty()) return;
     metadata_.load_event = next_load_event_++;
     while (!unreported_.empty()) {
@@ -438,7 +438,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     gpu_pool.touch(std::span(planned_.gpu_blocks).subspan(first));
   }
 
-  void tell_stores() {
+  void add_stores_to_metadata() {
     if (planned_.gpu_blocks.empty()) return;
     metadata_.store_event = next_store_event_;
     metadata_.store_gpu_blocks = planned_.gpu_blocks;

@@ -127,10 +127,10 @@ class World final : private ConnectorHost, private GpuBlockPool {
   void run_step(Cost& cost) {
     std::size_t before = num_allocations();
     metadata_ = connector_->build_connector_meta(*this, output_);
-    const auto& told = static_cast<const SimpleCPUOffloadMetadata&>(*metadata_);
-    (told.load_event || told.store_event ? cost.of_metadata : cost.of_silence) +=
+    const auto& metadata = static_cast<const SimpleCPUOffloadMetadata&>(*metadata_);
+    (metadata.load_event || metadata.store_event ? cost.of_metadata : cost.of_silence) +=
         num_allocations() - before;
-    num_stored_ += told.store_gpu_blocks.size();
+    num_stored_ += metadata.store_gpu_blocks.size();
     output_.scheduled.clear();
     output_.scheduled_new_reqs.clear();
     output_.scheduled_cached_reqs.clear();
@@ -189,7 +189,7 @@ class World final : private ConnectorHost, private GpuBlockPool {
 
 class SimpleOffloadNoAllocation : public testing::TestWithParam<std::tuple<Profile, bool>> {};
 
-TEST_P(SimpleOffloadNoAllocation, ButTheMetadataOfStepsThatHaveSomethingToTell) {
+TEST_P(SimpleOffloadNoAllocation, ButMetadataThatAreNotEmpty) {
   World world(spec_of(std::get<0>(GetParam()), std::get<1>(GetParam())));
   const std::size_t before = num_allocations();
   for (int i = 0; i < 20; ++i) world.life();

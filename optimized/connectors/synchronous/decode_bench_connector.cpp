@@ -52,18 +52,18 @@ class DecodeBenchConnectorScheduler final
     fill.blocks.reserve(blocks.size());
     for (const std::vector<BlockId>& group : blocks) {
       const std::span<const BlockId> all = group;
-      const std::span<const BlockId> told = all.first(std::min(num_blocks, all.size()));
-      fill.blocks.emplace_back(told.begin(), told.end());
+      const std::span<const BlockId> filled = all.first(std::min(num_blocks, all.size()));
+      fill.blocks.emplace_back(filled.begin(), filled.end());
     }
   }
 
   std::shared_ptr<const KVConnectorMetadata> build_connector_meta(ConnectorHost&,
                                                                   const SchedulerOutput&) override {
     if (fills_.empty()) return nothing_to_report_;
-    auto told = std::make_shared<SynchronousConnectorMetadata>();
-    told->fills = std::move(fills_);
+    auto metadata = std::make_shared<SynchronousConnectorMetadata>();
+    metadata->fills = std::move(fills_);
     fills_.clear();
-    return told;
+    return metadata;
   }
 
   bool request_finished(ConnectorHost&, const ConnectorRequest& request,

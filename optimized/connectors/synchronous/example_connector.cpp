@@ -2,9 +2,9 @@
 /// contract/connectors/synchronous/synchronous_connector.h.
 ///
 /// The scheduler's half costs a step its new requests, those that are resumed to load, and the
-/// blocks that it tells; nothing of those that decode. A prompt's folder is hashed once per request,
-/// however often it is asked for. What is allocated is the metadata of steps that have transfers,
-/// and the names of requests that are asked for the first time.
+/// blocks that it tells; nothing of those that decode. A prompt's folder is hashed once per
+/// request, however often it is asked for. What is allocated is the metadata of steps that have
+/// transfers, and the names of requests that are asked for the first time.
 
 #include <algorithm>
 #include <array>
@@ -74,10 +74,10 @@ class ExampleConnectorScheduler final
     }
     KVFENCE_CHECK(num_needing_load_ == 0, "a request that needs a load is not in the step");
     if (transfers_.empty()) return nothing_to_report_;
-    auto told = std::make_shared<SynchronousConnectorMetadata>();
-    told->transfers = std::move(transfers_);
+    auto metadata = std::make_shared<SynchronousConnectorMetadata>();
+    metadata->transfers = std::move(transfers_);
     transfers_.clear();
-    return told;
+    return metadata;
   }
 
   bool request_finished(ConnectorHost&, const ConnectorRequest& request,

@@ -76,7 +76,7 @@ class World final : private ConnectorHost {
     return cost;
   }
 
-  std::uint64_t num_told() const { return num_told_; }
+  std::uint64_t num_reported() const { return num_reported_; }
 
  private:
   template <class Operation>
@@ -107,11 +107,11 @@ class World final : private ConnectorHost {
 
   void step(Cost& cost) {
     std::size_t here = 0;
-    add(here, [&] { told_ = connector_->build_connector_meta(*this, output_); });
-    const auto& told = static_cast<const SynchronousConnectorMetadata&>(*told_);
-    const std::size_t num_told = told.transfers.size() + told.fills.size();
-    (num_told > 0 ? cost.of_metadata : cost.of_silence) += here;
-    num_told_ += num_told;
+    add(here, [&] { metadata_ = connector_->build_connector_meta(*this, output_); });
+    const auto& metadata = static_cast<const SynchronousConnectorMetadata&>(*metadata_);
+    const std::size_t num_reported = metadata.transfers.size() + metadata.fills.size();
+    (num_reported > 0 ? cost.of_metadata : cost.of_silence) += here;
+    num_reported_ += num_reported;
     output_.scheduled.clear();
     output_.scheduled_new_reqs.clear();
     output_.scheduled_cached_reqs.clear();
@@ -130,20 +130,20 @@ class World final : private ConnectorHost {
   BlocksByGroup blocks_ = {{1, 2, 3}};
   KVTransferParams params_;
   SchedulerOutput output_;
-  std::shared_ptr<const KVConnectorMetadata> told_;
+  std::shared_ptr<const KVConnectorMetadata> metadata_;
   std::uint32_t num_found_ = 0;
-  std::uint64_t num_told_ = 0;
+  std::uint64_t num_reported_ = 0;
 };
 
 class SynchronousConnectorNoAllocation : public testing::TestWithParam<SynchronousConnectorKind> {};
 
-TEST_P(SynchronousConnectorNoAllocation, ButNamesAndTheMetadataOfStepsThatHaveSomethingToTell) {
+TEST_P(SynchronousConnectorNoAllocation, ButNamesAndMetadataThatAreNotEmpty) {
   const bool has_names = GetParam() == SynchronousConnectorKind::kExample;
   World world(GetParam());
   const std::size_t before = num_allocations();
   for (int i = 0; i < 3; ++i) world.life();
   ASSERT_GT(num_allocations(), before);  // the counter counts
-  const std::uint64_t num_told = world.num_told();
+  const std::uint64_t num_reported = world.num_reported();
   for (int i = 0; i < 20; ++i) {
     const Cost cost = world.life();
     EXPECT_EQ(cost.of_silence, 0U);
@@ -151,7 +151,7 @@ TEST_P(SynchronousConnectorNoAllocation, ButNamesAndTheMetadataOfStepsThatHaveSo
     EXPECT_EQ(cost.of_names > 0, has_names);
     EXPECT_GT(cost.of_metadata, 0U);
   }
-  EXPECT_GT(world.num_told(), num_told);
+  EXPECT_GT(world.num_reported(), num_reported);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SynchronousConnectorNoAllocation,

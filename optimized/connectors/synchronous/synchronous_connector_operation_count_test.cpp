@@ -92,7 +92,7 @@ class Crowd final : private ConnectorHost {
     }
   }
   void step() {
-    told_ = std::static_pointer_cast<const SynchronousConnectorMetadata>(
+    metadata_ = std::static_pointer_cast<const SynchronousConnectorMetadata>(
         connector_->build_connector_meta(*this, output_));
     output_ = {};
   }
@@ -105,7 +105,7 @@ class Crowd final : private ConnectorHost {
     return sum() - before;
   }
 
-  const SynchronousConnectorMetadata& told() const { return *told_; }
+  const SynchronousConnectorMetadata& metadata() const { return *metadata_; }
 
  private:
   ConnectorRequest request(RequestIndex index) const override {
@@ -119,7 +119,7 @@ class Crowd final : private ConnectorHost {
   BlocksByGroup blocks_ = {{1, 2, 3}};
   KVTransferParams params_;
   SchedulerOutput output_;
-  std::shared_ptr<const SynchronousConnectorMetadata> told_;
+  std::shared_ptr<const SynchronousConnectorMetadata> metadata_;
 };
 
 class SynchronousConnectorOperationCount : public testing::TestWithParam<std::uint32_t> {};
@@ -127,7 +127,7 @@ class SynchronousConnectorOperationCount : public testing::TestWithParam<std::ui
 TEST_P(SynchronousConnectorOperationCount, AStoreCostsItsRequestAndItsBlocks) {
   FoldersOnly storage(/*all_exist=*/false);
   Crowd crowd(GetParam(), SynchronousConnectorKind::kExample, storage);
-  ASSERT_EQ(crowd.told().transfers.size(), GetParam());
+  ASSERT_EQ(crowd.metadata().transfers.size(), GetParam());
   crowd.decode();
   EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 0U);
   EXPECT_EQ(crowd.cost([&] { EXPECT_EQ(crowd.look_up(crowd.another()), 0U); }), 1U);
@@ -135,37 +135,37 @@ TEST_P(SynchronousConnectorOperationCount, AStoreCostsItsRequestAndItsBlocks) {
   crowd.decode();
   crowd.join(crowd.another(), 0, /*resumed=*/false);
   EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 4U);  // its match, its tokens, two blocks
-  EXPECT_EQ(crowd.told().transfers.size(), 1U);
+  EXPECT_EQ(crowd.metadata().transfers.size(), 1U);
   EXPECT_EQ(crowd.cost([&] { crowd.finish(0); }), 0U);
 }
 
 TEST_P(SynchronousConnectorOperationCount, ALoadCostsItsRequestAndItsBlocks) {
   FoldersOnly storage(/*all_exist=*/true);
   Crowd crowd(GetParam(), SynchronousConnectorKind::kExample, storage);
-  ASSERT_EQ(crowd.told().transfers.size(), GetParam());
+  ASSERT_EQ(crowd.metadata().transfers.size(), GetParam());
   EXPECT_EQ(crowd.cost([&] { EXPECT_EQ(crowd.look_up(crowd.another()), 8U); }), 1U);
   crowd.admit(crowd.another(), 8);
   crowd.decode();
   crowd.join(crowd.another(), 8, /*resumed=*/false);
   EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 2U);  // two blocks
-  EXPECT_EQ(crowd.told().transfers.size(), 1U);
+  EXPECT_EQ(crowd.metadata().transfers.size(), 1U);
   crowd.admit(crowd.another(), 8);
   crowd.decode();
   crowd.join(crowd.another(), 8, /*resumed=*/true);
   EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 4U);  // it, its tokens, two blocks
-  EXPECT_EQ(crowd.told().transfers.size(), 1U);
+  EXPECT_EQ(crowd.metadata().transfers.size(), 1U);
 }
 
 TEST_P(SynchronousConnectorOperationCount, AFillCostsItsBlocks) {
   FoldersOnly storage(/*all_exist=*/false);
   Crowd crowd(GetParam(), SynchronousConnectorKind::kDecodeBench, storage);
-  ASSERT_EQ(crowd.told().fills.size(), GetParam());
+  ASSERT_EQ(crowd.metadata().fills.size(), GetParam());
   EXPECT_EQ(crowd.cost([&] { EXPECT_EQ(crowd.look_up(crowd.another()), 9U); }), 1U);
   EXPECT_EQ(crowd.cost([&] { crowd.admit(crowd.another(), 9); }), 4U);  // and three blocks
   crowd.decode();
   crowd.join(crowd.another(), 9, /*resumed=*/false);
   EXPECT_EQ(crowd.cost([&] { crowd.step(); }), 0U);
-  EXPECT_EQ(crowd.told().fills.size(), 1U);
+  EXPECT_EQ(crowd.metadata().fills.size(), 1U);
   EXPECT_EQ(crowd.cost([&] { EXPECT_EQ(crowd.look_up(crowd.another()), 0U); }), 1U);
   EXPECT_EQ(crowd.cost([&] { crowd.finish(GetParam() / 2); }), 1U);
 }
