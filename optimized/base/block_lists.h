@@ -1,8 +1,8 @@
 #pragma once
 
-/// BlockLists: an unordered list of values for each block, in one pool of nodes. What stands in a
-/// list is looked through when its block is allocated again, and drops out then if it is over, so
-/// that nothing has to be taken out of the middle.
+/// BlockLists: an unordered list of values per block, in one pool of nodes. When a block is
+/// allocated again, the caller looks through its list and drops values that are over, so that
+/// nothing has to be removed from the middle.
 
 #include <cstdint>
 #include <vector>
@@ -32,7 +32,8 @@ class BlockLists {
     heads_[block] = node;
   }
 
-  /// Asks keep(value) of each value of the block, the newest first, and drops those that it denies.
+  /// Calls keep(value) for each value of the block, newest first, and drops those for which it is
+  /// false.
   /// Cost: O(values of the block).
   template <class Keep>
   void filter(BlockId block, const Keep& keep) {

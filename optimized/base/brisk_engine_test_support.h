@@ -1,6 +1,6 @@
 #pragma once
 
-/// For tests of what a connector costs by itself.
+/// For tests of the cost of a connector alone.
 
 #include <span>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace kvfence::optimized {
 
-/// Copies nothing and keeps nothing but the numbers: every transfer has succeeded when it is asked.
+/// Copies nothing and keeps only the numbers: every transfer has succeeded at the next poll.
 class BriskEngine final : public TransferEngine {
  public:
   void transfer_async(const TransferJob& job) override { under_way_.push_back(job.job); }

@@ -15,9 +15,9 @@ void* counted(void* memory) {
 
 }  // namespace
 
-// Out of line: g++ 12 takes new and free for a mismatch where it sees through one of them only.
+// Out of line: g++ 12 reports new and free as a mismatch where it inlines only one of them.
 [[gnu::noinline]] void* operator new(std::size_t size) { return counted(std::malloc(size)); }
-// What std::stable_sort asks for.
+// std::stable_sort calls it.
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   ++num_calls;
   return std::malloc(size);

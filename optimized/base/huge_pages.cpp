@@ -9,7 +9,7 @@ namespace kvfence::optimized {
 void* allocate_huge(std::size_t num_bytes) {
   void* const memory = ::operator new (num_bytes, std::align_val_t{kHugePageBytes});
 #ifdef MADV_HUGEPAGE
-  // Advice: what a system without them answers does not matter.
+  // Only advice: the answer of a system without them does not matter.
   madvise(memory, num_bytes, MADV_HUGEPAGE);
 #endif
   return memory;

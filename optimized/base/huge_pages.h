@@ -2,9 +2,8 @@
 
 /// HugePageAllocator: large arrays on huge pages, where the system has them.
 ///
-/// An array of hundreds of MB that is read at random misses the TLB with every access on pages of
-/// 4 KiB, which at 10^7 blocks costs as much as the misses of the caches. Small arrays are
-/// allocated as std::allocator does.
+/// Random reads of an array of hundreds of MB on pages of 4 KiB miss the TLB every time, which at
+/// 10^7 blocks costs as much as the cache misses. Small arrays are allocated as by std::allocator.
 
 #include <cstddef>
 #include <limits>
@@ -14,10 +13,10 @@ namespace kvfence::optimized {
 
 inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
-/// From this size on: what one page too many wastes is an eighth at most.
+/// From this size on: one extra page wastes an eighth at most.
 inline constexpr std::size_t kHugeBytesMin = 8 * kHugePageBytes;
 
-/// Memory whose pages are huge as far as the system grants it: Linux, with transparent huge pages.
+/// Memory on huge pages where the system grants them: Linux, with transparent huge pages.
 /// Errors: std::bad_alloc.
 void* allocate_huge(std::size_t num_bytes);
 void deallocate_huge(void* memory) noexcept;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// JobTable: job id -> what is kept of the job. An entry that was given back is taken again with
-/// its storage, so that lists in it keep their capacity.
+/// JobTable: a map from job ids to records of jobs. It reuses freed entries with their storage, so
+/// that lists in them keep their capacity.
 
 #include <cstdint>
 
@@ -15,7 +15,7 @@ namespace kvfence::optimized {
 template <class Job>
 class JobTable {
  public:
-  /// What was kept under this entry before is still in it. Requires: the id is not in the table.
+  /// The entry still has its former contents. Requires: the id is not in the table.
   /// Cost: O(1) expected. The reference holds until the next insertion.
   Job& insert(TierJobId id) {
     const std::uint32_t entry = jobs_.take();

@@ -2,8 +2,8 @@
 
 /// KeySet: packed keys of one length, emptied in O(1).
 ///
-/// An open-addressing table of indices into an arena of key bytes. A slot belongs to the set only
-/// if it carries the current epoch, so clear() touches no slot; storage is kept.
+/// An open-addressing table of indices into an arena of key bytes. Only slots with the current
+/// epoch belong to the set, so clear() touches no slot; storage is kept.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +45,7 @@ class KeySet {
     epoch_ = 1;
   }
 
-  /// Takes in the keys, whose order means nothing. Cost: O(keys).
+  /// Adds the keys, in no particular order. Cost: O(keys).
   void add_to(StateHash& hash) const {
     StateHash all;
     for (std::uint32_t index = 0; index < num_keys_; ++index) {

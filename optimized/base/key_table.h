@@ -3,10 +3,10 @@
 /// KeyTable: an open-addressing table from offload keys to a payload, without an allocation after
 /// construction for keys of up to 42 bytes (a SHA-256 digest with its group id has 36).
 ///
-/// An entry is one cache line: payload and key, so that what a lookup compares is also what its
-/// caller came for. The table proper holds {tag, entry}: the tag is 32 bits of the key under a
-/// secret, its low bits are the home slot. It is a power of two with a load of at most 1/2; probing
-/// is linear and erasing shifts the rest of the cluster back, so there are no tombstones.
+/// An entry is one cache line with the key and the payload, so that a lookup fetches both at once.
+/// The table proper holds {tag, entry}: the tag is 32 bits of the keyed hash of the key, and its
+/// low bits are the home slot. The table size is a power of two, the load at most 1/2. Probing is
+/// linear, and erasing shifts the rest of the cluster back, so there are no tombstones.
 
 #include <algorithm>
 #include <bit>
@@ -48,7 +48,7 @@ class KeyTable {
     KVFENCE_CHECK(slots_.size() <= std::size_t{1} << 32, "a tag is 32 bits");
   }
 
-  /// Where a key stands.
+  /// The position of a key.
   struct Search {
     Index entry = kNone;
     std::uint32_t tag = 0;
@@ -68,8 +68,8 @@ class KeyTable {
   /// The entry of a key, or kNone.
   [[gnu::always_inline]] Index find(OffloadKeyView key) const { return search(key).entry; }
 
-  /// The entry of a new key; its payload is undetermined. Requires: the search was for this
-  /// key and in vain, nothing changed since, and fewer than num_keys_max keys are there.
+  /// The entry of a new key; its payload is undefined. Requires: the search for this key found
+  /// nothing, nothing has changed since, and fewer than num_keys_max keys are there.
   Index insert(OffloadKeyView key, const Search& found) {
     KVFENCE_CHECK(num_keys_ < entries_.size(), "more keys than the table was built for");
     const Index index = take_entry();
@@ -80,7 +80,7 @@ class KeyTable {
     return index;
   }
 
-  /// Requires: the entry is in the table. What key_of named stays as it is until the next
+  /// Requires: the entry is in the table. The bytes that key_of named stay valid until the next
   /// insertion.
   void erase(Index index) {
     Entry& entry = entries_[index];
@@ -114,16 +114,16 @@ class KeyTable {
 
   void prefetch(Index index) const { __builtin_prefetch(&entries_[index], 1); }
 
-  /// Reads the entry, which should be near by now.
+  /// Reads the entry, which should be in the cache by now.
   void prefetch_slot(Index index) const {
     __builtin_prefetch(&slots_[entries_[index].tag_or_free & slot_mask_], 1);
   }
 
-  /// For a lookup that will follow.
+  /// Prefetches for a later lookup.
   void prefetch(OffloadKeyView key) const { __builtin_prefetch(&slots_[tag_of(key) & slot_mask_]); }
 
-  /// The same, somewhat later: reads the slot, which should be near by now. Where another key was
-  /// there first, that one's entry comes.
+  /// The second step, somewhat later: reads the slot, which should be in the cache by now, and
+  /// prefetches its entry. That is another key's entry if the slot holds another key.
   void prefetch_entry(OffloadKeyView key) const {
     const Index index = slots_[tag_of(key) & slot_mask_].entry;
     if (index != kNone) __builtin_prefetch(&entries_[index], 1);
@@ -140,7 +140,7 @@ class KeyTable {
   struct alignas(kLineBytes) Entry {
     std::uint32_t tag_or_free = 0;  ///< the tag; of a free entry, the next free one
     Payload payload;
-    std::uint16_t length = 0;  ///< of the key; kLong: it stands in long_keys_
+    std::uint16_t length = 0;  ///< of the key; kLong: the key is in long_keys_
     char key[kInlineBytes] = {};
   };
   static_assert(sizeof(Entry) == kLineBytes);
@@ -154,7 +154,7 @@ class KeyTable {
     return static_cast<std::uint32_t>(hash_(key));
   }
 
-  /// Five words, the last of which may overlap the one before.
+  /// Five words; the last one may overlap the one before.
   static bool equal_digests(const char* entry_key, OffloadKeyView key) {
     const auto differs_at = [entry_key, key](std::size_t offset) {
       return load_word(entry_key + offset) ^ load_word(key.data() + offset);

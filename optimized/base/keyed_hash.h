@@ -1,17 +1,16 @@
 #pragma once
 
-/// KeyedHash: 64 bits of a key under a secret, for tables whose keys a stranger chooses.
+/// KeyedHash: a 64-bit hash of a key under a secret, for tables with keys that strangers choose.
 ///
-/// 16 bytes at a time: each half is mixed with a word that the stranger does not know, and the
-/// halves of their 128-bit product are folded together, as wyhash does with public words. Every
-/// byte of the key counts: with xxhash_cbor all of them can be chosen, so that a table that looks
-/// at some of them has keys that it cannot tell apart, whatever its secret.
+/// It takes 16 bytes at a time, mixes each half with a secret word, and folds the halves of their
+/// 128-bit product together, as wyhash does with public words. Every byte of the key counts. A
+/// stranger can choose all of them with xxhash_cbor, and keys that differ only in ignored bytes
+/// would collide under any secret.
 ///
-/// What it resists: keys that were chosen without the secret; no way is known to find two that
-/// collide but to try, which needs the table. What it does not: somebody who knows the secret (a
-/// half that equals `first` makes the product 0), or who measures how long single lookups take and
-/// learns of it. This is no proof and no cryptographic hash; SipHash, at several times the cost,
-/// would be the next step.
+/// It resists keys that were chosen without the secret: the only known way to find two that collide
+/// is to try, which needs the table. It does not resist an attacker who knows the secret (a half
+/// that equals `first` makes the product 0), or who learns of it by timing single lookups. This is
+/// no proof and no cryptographic hash; SipHash, at several times the cost, would be the next step.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +25,7 @@ class KeyedHash {
  public:
   explicit KeyedHash(const TableSecret& secret) : secret_(secret) {}
 
-  /// Cost: one multiplication for each 16 bytes, and one.
+  /// Cost: one multiplication per 16 bytes, and one more.
   [[gnu::always_inline]] std::uint64_t operator()(std::string_view key) const {
     if (key.size() < kStepBytes) [[unlikely]]
       return of_short(key);
@@ -51,8 +50,8 @@ class KeyedHash {
     return fold(halves[0] ^ secret_.first, halves[1] ^ hash);
   }
 
-  /// After one product keys that count up are still evenly spaced, which makes clusters. Keys of
-  /// several lengths may end in equal steps.
+  /// After one product, consecutive keys are still evenly spaced, which makes clusters. Keys of
+  /// different lengths may end in equal steps.
   std::uint64_t finish(std::uint64_t hash, std::size_t size) const {
     return fold(hash ^ secret_.second, size ^ secret_.first);
   }

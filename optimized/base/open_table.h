@@ -1,8 +1,8 @@
 #pragma once
 
-/// OpenTable: numbers by key, by open addressing with linear probing. Keys that ascend are under
-/// way together: their homes are spread, or all of them were one cluster, which an erasure would
-/// walk to its end.
+/// OpenTable: numbers by key, with open addressing and linear probing. Ascending keys are in the
+/// table together, so their home slots are spread. Otherwise they would form one cluster, which an
+/// erasure would walk to its end.
 
 #include <concepts>
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace kvfence::optimized {
 
-/// Cost: O(1) expected an operation, going over all aside.
+/// Cost: O(1) expected per operation, except for visits of all entries.
 template <std::unsigned_integral Key>
 class OpenTable {
  public:

@@ -1,10 +1,10 @@
 #pragma once
 
-/// PlaceSet: a set of places, i.e. numbers below a bound, that knows its smallest member.
+/// PlaceSet: a set of places, which are numbers below a bound, that knows its smallest member.
 ///
 /// A bitmap with summaries: a bit of one level says that a word of the level below is not zero. A
-/// place is 32 bits and a word 64, so there are six levels at most; an insertion or a removal
-/// leaves the lowest one only where a word fills from or falls to zero.
+/// place has 32 bits and a word 64, so there are six levels at most. An insertion or a removal
+/// touches higher levels only where a word becomes or was zero.
 
 #include <algorithm>
 #include <array>
@@ -20,15 +20,15 @@ namespace kvfence::optimized {
 
 using Place = std::uint32_t;
 
-/// kOrdered: first() and next() are O(1). kPlain: there are no summaries, and they are O(places /
-/// 64); for a set that is rarely asked.
+/// kOrdered: first() and next() are O(1). kPlain: without summaries they are O(places / 64), for a
+/// set that is rarely read in order.
 enum class PlaceOrder : std::uint8_t { kPlain, kOrdered };
 
 class PlaceSet {
  public:
   static constexpr Place kNone = 0xFFFF'FFFF;
 
-  /// Requires: num_places is a multiple of 64. Cost: a bit a place, and 1/63 of that if it is
+  /// Requires: num_places is a multiple of 64. Cost: a bit per place, and 1/63 more if it is
   /// ordered. The only allocation.
   PlaceSet(std::size_t num_places, PlaceOrder order) {
     std::size_t num_words = 0;
@@ -44,7 +44,7 @@ class PlaceSet {
 
   std::uint32_t size() const { return size_; }
 
-  /// Nothing happens if it is there.
+  /// Does nothing if the place is there.
   [[gnu::always_inline]] void insert(Place place) {
     std::uint64_t& word = words_[place / kWordBits];
     const std::uint64_t before = word;
@@ -55,7 +55,7 @@ class PlaceSet {
       insert_above(place / kWordBits);
   }
 
-  /// Nothing happens if it is not there.
+  /// Does nothing if the place is not there.
   [[gnu::always_inline]] void erase(Place place) {
     std::uint64_t& word = words_[place / kWordBits];
     size_ -= has(word, place);
@@ -89,7 +89,7 @@ class PlaceSet {
   /// The members among 64 places; bit i stands for the place 64 * index + i.
   std::uint64_t word(std::size_t index) const { return words_[index]; }
 
-  /// Takes those members out; what word said.
+  /// Removes those members, and returns them as word does.
   std::uint64_t take_word(std::size_t index) {
     const std::uint64_t word = std::exchange(words_[index], 0);
     size_ -= static_cast<std::uint32_t>(std::popcount(word));
@@ -143,7 +143,7 @@ class PlaceSet {
     if (before == 0) insert_above(static_cast<Place>(index));
   }
 
-  /// The word of that index of the lowest level is not zero any more.
+  /// The word of that index of the lowest level has become nonzero.
   [[gnu::noinline]] void insert_above(Place index) {
     for (std::uint32_t level = 1; level < num_levels_; ++level) {
       std::uint64_t& word = word_at(level, index / kWordBits);
@@ -154,7 +154,7 @@ class PlaceSet {
     }
   }
 
-  /// The word of that index of the lowest level is zero.
+  /// The word of that index of the lowest level has become zero.
   [[gnu::noinline]] void erase_above(Place index) {
     for (std::uint32_t level = 1; level < num_levels_; ++level) {
       std::uint64_t& word = word_at(level, index / kWordBits);

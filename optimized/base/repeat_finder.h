@@ -1,9 +1,9 @@
 #pragma once
 
-/// RepeatFinder: whether a list of keys names one twice.
+/// RepeatFinder: says whether a list names a key twice.
 ///
-/// An open-addressing table of places in the list. A slot counts only if it carries the number of
-/// this search, so that a new search clears nothing; storage is kept.
+/// An open-addressing table of positions in the list. Only slots with the number of this search
+/// count, so that a new search clears nothing; storage is kept.
 
 #include <algorithm>
 #include <bit>

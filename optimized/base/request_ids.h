@@ -1,11 +1,11 @@
 #pragma once
 
-/// RequestIds: id -> request. The ids themselves lie with the owner, who hands in how to get at
-/// them.
+/// RequestIds: a map from ids to requests. The owner stores the ids, and passes in a function that
+/// reads them.
 ///
-/// With the secret of the engine's configuration where clients choose the ids. The halves of
-/// connectors have no such configuration: they name requests by what the engine calls them, to
-/// which upstream has appended 8 random digits.
+/// Takes the secret of the engine's configuration where clients choose the ids. The halves of
+/// connectors have no such configuration: they use the engine's ids, to which upstream has appended
+/// 8 random digits.
 /// Source: vLLM v0.19.0 v1/engine/input_processor.py assign_request_id.
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// RequestList: requests in an order, linked through their indices: O(1) at both ends and removal
-/// from anywhere.
+/// RequestList: an ordered list of requests, linked through their indices. Both ends and removal
+/// from anywhere cost O(1).
 
 #include <cstddef>
 #include <cstdint>

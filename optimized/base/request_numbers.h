@@ -1,7 +1,7 @@
 #pragma once
 
-/// RequestNumbers: a number for some requests, by their ids. What is there lies densely, so that
-/// going over all of it costs no more than it holds.
+/// RequestNumbers: a map from the ids of some requests to numbers. Entries are dense, so that a
+/// walk costs no more than their number.
 
 #include <cstdint>
 #include <optional>
@@ -16,7 +16,7 @@
 
 namespace kvfence::optimized {
 
-/// Cost: O(1) an operation, going over all aside. Entries keep the storage of those before them.
+/// Cost: O(1) per operation, except for walks. Entries reuse the storage of earlier ones.
 class RequestNumbers {
  public:
   /// Null if the request has none. Valid until the next set or erase.
@@ -36,7 +36,7 @@ class RequestNumbers {
     ids_.insert(request, size_++);
   }
 
-  /// Nothing happens if the request has none.
+  /// Does nothing if the request has none.
   void erase(std::string_view request) {
     const auto found = place_of(request);
     if (!found) return;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Slots that are used again with the storage of what was in them: SlotPool by number, NamedSlots
-/// by the id of a request, too.
+/// Slots that are reused with the storage of their former contents: SlotPool by number, NamedSlots
+/// also by the id of a request.
 
 #include <cstdint>
 #include <optional>
@@ -14,11 +14,11 @@
 
 namespace kvfence::optimized {
 
-/// Cost: O(1) an operation, amortized while the pool grows.
+/// Cost: O(1) per operation, amortized while the pool grows.
 template <class Entry>
 class SlotPool {
  public:
-  /// What was in it before is still there. A reference to an entry holds until the next one is
+  /// The slot still has its former contents. A reference to an entry is valid until the next one is
   /// taken.
   std::uint32_t take() {
     if (free_.empty()) {
@@ -30,7 +30,7 @@ class SlotPool {
     return slot;
   }
 
-  /// What is in it stays readable until the next one is taken. Requires: it is taken.
+  /// The contents stay readable until the next slot is taken. Requires: this one is taken.
   void give_back(std::uint32_t slot) { free_.push_back(slot); }
 
   Entry& operator[](std::uint32_t slot) { return entries_[slot]; }
@@ -46,7 +46,7 @@ class SlotPool {
   std::vector<std::uint32_t> free_;
 };
 
-/// Of entries that have a std::string id. Cost: O(1) expected an operation.
+/// Of entries that have a std::string id. Cost: O(1) expected per operation.
 template <class Entry>
 class NamedSlots {
  public:
@@ -57,7 +57,7 @@ class NamedSlots {
         id, [this](std::uint32_t slot) { return std::string_view(slots_[slot].id); });
   }
 
-  /// All but the id is as it was left. Requires: no slot has the id.
+  /// The slot keeps its former contents but for the id. Requires: no slot has the id.
   std::uint32_t insert(std::string_view id) {
     const std::uint32_t slot = slots_.take();
     slots_[slot].id = id;

@@ -1,16 +1,16 @@
 #pragma once
 
-/// Timeline: lists that grow at their end, and lose members anywhere, in one row of places.
+/// Timeline: lists in one row of places, which grow at their end and lose members anywhere.
 ///
-/// What joins a list takes the next place of the row, so the order of places is the order of the
-/// lists, and moving a member to the end writes one place and two bits: no neighbour is touched, as
-/// in a linked list. Each list is the set of the places that are its own. A member can change its
-/// list and keep its place, and the oldest of an ordered list is at hand, so that members which are
-/// not wanted are kept in a list of their own instead of being skipped.
+/// A new member of a list takes the next place of the row, so the order of places is the order of
+/// the lists. Moving a member to the end writes one place and two bits, and touches no neighbours
+/// as a linked list would. Each list is a set of places. A member can change its list and keep its
+/// place, and the oldest member of an ordered list is known. So unwanted members can have their own
+/// list, and nothing has to skip them.
 ///
-/// Places are abandoned as members move. When nearly all of them are used up, each append tidies 64
-/// of them: it moves the members that it finds there to the front, in order. When that has come to
-/// the end, which is before the row is full, three quarters of the row are free again.
+/// Moves leave unused places in the row. When nearly all places are used up, each append tidies 64
+/// of them: it moves the members there to the front, in order. Tidying reaches the end before the
+/// row is full, and then three quarters of the row are free again.
 
 #include <bit>
 #include <cstddef>
@@ -30,7 +30,7 @@ class Timeline {
 
   /// One list for each element of `orders`. Requires: no more than num_members_max members at a
   /// time.
-  /// Cost: 16 bytes per member, and half a byte for each list. The only allocations.
+  /// Cost: 16 bytes per member, and half a byte more for each list. The only allocations.
   Timeline(std::size_t num_members_max, std::initializer_list<PlaceOrder> orders)
       : num_words_(num_members_max * kPlacesPerMember / kWordPlaces + 2),
         members_(num_words_ * kWordPlaces),
@@ -45,9 +45,9 @@ class Timeline {
   /// The oldest of a list, or kNone.
   Place first(std::size_t list) const { return lists_[list].first(); }
 
-  /// The member that is the oldest of a list, which it leaves. Those that will be so soon are
-  /// announced: members.prefetch(member), and later members.prefetch_slot(member). Requires: the
-  /// list is not empty.
+  /// Removes the oldest member of a list and returns it. Announces those that will soon be the
+  /// oldest: members.prefetch(member), and later members.prefetch_slot(member). Requires: the list
+  /// is not empty.
   template <class Members>
   [[gnu::always_inline]] std::uint32_t pop_first(std::size_t list, const Members& members) {
     const Place place = lists_[list].pop_first();
@@ -60,8 +60,8 @@ class Timeline {
 
   std::uint32_t member_at(Place place) const { return members_[place]; }
 
-  /// The member's place is members[member].place from now on, and as often as it has to move;
-  /// members.prefetch(member) announces that.
+  /// Writes the member's place to members[member].place, now and whenever the member has to move;
+  /// members.prefetch(member) announces a move.
   template <class Members>
   [[gnu::always_inline]] void append(std::size_t list, std::uint32_t member, Members& members) {
     if (end_ >= members_.size() - num_words_) [[unlikely]]
@@ -74,7 +74,7 @@ class Timeline {
 
   [[gnu::always_inline]] void erase(std::size_t list, Place place) { lists_[list].erase(place); }
 
-  /// To another list, at the same place of the row.
+  /// Moves to another list, at the same place of the row.
   [[gnu::always_inline]] void change_list(std::size_t from, std::size_t to, Place place) {
     lists_[from].erase(place);
     lists_[to].insert(place);
@@ -92,7 +92,7 @@ class Timeline {
   static constexpr std::size_t kPlacesPerMember = 4;
   static constexpr std::size_t kWordPlaces = 64;
 
-  /// A smaller row's members are in the caches anyway.
+  /// The members of a smaller row are in the caches anyway.
   static constexpr std::size_t kPlacesAnnouncing = std::size_t{1} << 17;
   static constexpr Place kPlacesAhead = 64;
   static constexpr Place kPlacesAheadOfSlots = 24;
@@ -118,8 +118,8 @@ class Timeline {
                 [&members](std::uint32_t member) { members.prefetch_slot(member); });
   }
 
-  /// Visits up to two members between `end`, where the last call ended, and `first + distance`: as
-  /// members go one by one, so many that it keeps up.
+  /// Visits up to two members between `end`, where the last call ended, and `first + distance`. Two
+  /// are enough to keep up, as members go one by one.
   template <class Visit>
   void visit_ahead(std::size_t list, Place first, Place distance, Place& end, Visit visit) {
     if (end < first || end > first + distance) end = first;
@@ -131,8 +131,8 @@ class Timeline {
     }
   }
 
-  /// Moves what stands in the next 64 places to the front, after what was tidied before. It takes
-  /// as many calls as the row has words, and that many places were left when the first one came.
+  /// Moves the members in the next 64 places to the front, after those moved before. Tidying takes as
+  /// many calls as the row has words, and at least as many places were free at the first call.
   template <class Members>
   [[gnu::noinline]] void tidy_word(Members& members) {
     const std::size_t word = num_tidied_words_++;
@@ -161,7 +161,7 @@ class Timeline {
     return word * kWordPlaces + static_cast<std::size_t>(std::countr_zero(bits));
   }
 
-  /// The bits of `word` at the positions that `mask` has, moved together. Requires: word is part of
+  /// The bits of `word` at the positions of `mask`, packed together. Requires: word is a subset of
   /// mask.
   static std::uint64_t pack(std::uint64_t word, std::uint64_t mask) {
     if (word == mask) {
@@ -177,7 +177,7 @@ class Timeline {
   std::size_t num_words_;
   Place end_ = 0;                                                         ///< the next place
   std::size_t num_tidied_words_ = 0;                                      ///< since tidying began
-  Place tidy_end_ = 0;                                                    ///< after what was tidied
+  Place tidy_end_ = 0;                                                    ///< of the tidied members
   std::vector<std::uint32_t, HugePageAllocator<std::uint32_t>> members_;  ///< [place]
   std::vector<PlaceSet> lists_;       ///< no place is in two of them
   std::vector<Announced> announced_;  ///< [list]

@@ -119,7 +119,7 @@ OffloadPromMetrics::Series& OffloadPromMetrics::series_of(Engine& engine,
   return series;
 }
 
-/// The first bucket whose bound is not below the size.
+/// The first bucket with a bound not below the size.
 std::size_t OffloadPromMetrics::bucket_of(std::uint64_t op_size) const {
   const auto* const begin = kOffloadSizeBuckets.data();
   const auto* const end = begin + kOffloadSizeBuckets.size();

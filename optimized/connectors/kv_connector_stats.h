@@ -1,10 +1,10 @@
 #pragma once
 
-/// Statistics of transfers and their metrics. The rules stand in
+/// Statistics of transfers and their metrics. The rules are in
 /// contract/connectors/kv_connector_stats.h.
 ///
-/// Totals are kept beside the operations, and a series is what its samples show: two sums and a
-/// counter a bucket. There are few transfer types, so they are looked for one after the other.
+/// Totals are kept beside the operations. A series keeps only what its samples show: two sums and a
+/// counter per bucket. There are few transfer types, so a linear search finds them.
 
 #include <array>
 #include <cstddef>
@@ -29,8 +29,8 @@ class OffloadingConnectorStats {
   /// Cost: O(types).
   void reduce(std::vector<TransferTotals>& out) const;
   bool is_empty() const { return num_types_ == 0; }
-  /// Replaces out by data(), and resets. Cost: O(operations); storage of out is used again as far
-  /// as it has the same number of types.
+  /// Replaces out by data(), and resets. Cost: O(operations). Reuses the storage of out as far as it
+  /// has the same number of types.
   void move_to(std::vector<TransferOperations>& out);
   /// Cost: O(1).
   void reset() { num_types_ = 0; }
@@ -44,7 +44,7 @@ class OffloadingConnectorStats {
     double time = 0;
   };
 
-  /// Where the type stands whose name is these three, one after the other.
+  /// The index of the type with the name src + to + dst.
   std::size_t index_of(std::string_view src, std::string_view to, std::string_view dst);
   void append(std::size_t index, const OffloadingOperationMetrics& op);
 
@@ -53,7 +53,7 @@ class OffloadingConnectorStats {
   std::size_t num_types_ = 0;
 };
 
-/// Those of several connectors by class, in the order in which the classes came.
+/// The statistics of several connectors by class, in the order in which the classes came.
 class StatsByClass {
  public:
   /// Cost: O(classes + operations).
@@ -83,7 +83,7 @@ class OffloadPromMetrics {
 
   struct Engine {
     std::size_t labelvalues = 0;      ///< place in labelvalues_
-    std::vector<std::size_t> series;  ///< places in all_series_ that it has used
+    std::vector<std::size_t> series;  ///< the places in all_series_ that it has used
   };
   struct Series {
     std::size_t labelvalues = 0;  ///< place in labelvalues_

@@ -1,6 +1,6 @@
 #pragma once
 
-/// KVOutputAggregator: one report of those of all ranks. The rules stand in
+/// KVOutputAggregator: makes one report of the reports of all ranks. The rules are in
 /// contract/connectors/kv_output_aggregator.h.
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 
 namespace kvfence::optimized {
 
-/// How many ranks have yet to report each request that some have.
+/// How many ranks have yet to report each request that at least one has.
 class MissingReports {
  public:
-  /// One rank reports it. Whether it was the last one.
+  /// One rank reports the request. Returns whether it was the last one.
   bool count(std::string_view id, std::uint32_t num_workers) {
     const std::optional<std::uint32_t> found = entries_.find(id);
     if (!found) {
@@ -109,7 +109,7 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
   MissingReports sending_;
   MissingReports recving_;
   OffloadingConnectorStats stats_;
-  StatsByClass stats_of_children_;  ///< of MultiConnectors alone
+  StatsByClass stats_of_children_;  ///< of MultiConnectors only
 };
 
 }  // namespace kvfence::optimized

@@ -21,7 +21,7 @@ CachePolicy::CachePolicy(const CachePolicyConfig& config)
     : config_(config),
       table_(num_keys_max(config), config.table_secret),
       resident_(config.capacity, {PlaceOrder::kOrdered, PlaceOrder::kOrdered, PlaceOrder::kPlain}),
-      // A ghost list has a key more than it may for a moment.
+      // A ghost list exceeds its limit by one key for a moment.
       ghosts_(is_arc() ? 2 * std::size_t{config.capacity} + 1 : 0,
               {PlaceOrder::kOrdered, PlaceOrder::kOrdered}) {}
 
@@ -44,7 +44,7 @@ auto CachePolicy::insert_new(OffloadKeyView key, SlotId slot) -> Index {
   return admit(key, table_.search(key), slot);
 }
 
-/// What was found is a ghost, or nothing.
+/// `found` is a ghost or nothing.
 auto CachePolicy::admit(OffloadKeyView key, const Table::Search& found, SlotId slot) -> Index {
   Index index = found.entry;
   if (index == kNone) {
@@ -183,8 +183,8 @@ void CachePolicy::count_as_busy(std::span<const Index> blocks, bool is_busy) {
   }
 }
 
-/// Choosing needs no look at a block. T1 gives as long as it has idle ones and is not below the
-/// target, T2 the rest: once T1 is below, it stays there.
+/// Chooses without a look at blocks. T1 gives blocks while it has idle ones and is not below the
+/// target, and T2 gives the rest, since T1 stays below once it is.
 bool CachePolicy::choose(std::uint32_t num_blocks) {
   const auto target = static_cast<std::int64_t>(target_t1_size_);
   const std::int64_t above_target = std::max<std::int64_t>(num_in_t1_ - target + 1, 0);
@@ -234,7 +234,7 @@ void CachePolicy::clear() {
 }
 
 void CachePolicy::lists(PolicyLists& out) const {
-  // Into the storage of the keys that were there.
+  // Reuses the storage of the former keys.
   const auto list_blocks = [this](List list, std::vector<PolicyEntry>& entries) {
     std::size_t size = 0;
     for_each_block(list, [&](Index index) {
@@ -260,7 +260,8 @@ void CachePolicy::lists(PolicyLists& out) const {
   out.target_t1_size = target_t1_size_;
 }
 
-/// The order within a list is state, that between T1 and T2 is not: no decision compares them.
+/// The order within a list is state. The order between T1 and T2 is not, since no decision depends
+/// on it.
 void CachePolicy::add_to(StateHash& hash) const {
   hash.add_all(num_held_, num_in_t1_);
   for (List list : {List::kT1, List::kT2}) {

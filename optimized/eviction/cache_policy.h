@@ -1,15 +1,14 @@
 #pragma once
 
-/// CachePolicy: LRU and ARC at O(1) a block, without an allocation in steady state.
+/// CachePolicy: LRU and ARC at O(1) per block, without an allocation in steady state.
 ///
 /// Blocks and ghosts are entries of one table of keys. Their lists are timelines
-/// (optimized/base/timeline.h): T1 and T2 share one, where those that are not idle stand apart; B1
-/// and B2 share the other. So the oldest block that can go is the first of a list, whatever is
-/// being read or written before it, and protecting a block means counting it among the busy ones
-/// for the time of the call. LRU is ARC without T2 and without ghosts: its target stays 0.
+/// (optimized/base/timeline.h): T1 and T2 share one, with a separate list of busy blocks; B1 and B2
+/// share the other. So the oldest block that can go is the first of a list, however many older ones
+/// are being read or written. A protected block counts as busy during the call. LRU is ARC without
+/// T2 and without ghosts: its target stays 0.
 ///
-/// The rules of every operation stand in contract/eviction/cache_policy.h. No threads: a policy
-/// belongs to one.
+/// The rules of every operation are in contract/eviction/cache_policy.h. Not thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +49,7 @@ class CachePolicy {
   ErrorCode release(OffloadKeyView key);
   void touch(std::span<const OffloadKeyView> keys);
 
-  /// Cost: O(num_blocks + protected); a refusal O(protected). Nothing is skipped.
+  /// Cost: O(num_blocks + protected); a refusal O(protected). It skips no block.
   bool evict(std::uint32_t num_blocks, std::span<const OffloadKeyView> protected_keys,
              std::vector<EvictedBlock>& out);
 
@@ -61,17 +60,17 @@ class CachePolicy {
   void lists(PolicyLists& out) const;
   const CachePolicyConfig& config() const { return config_; }
 
-  /// Takes in the whole state in canonical form: what decides later answers, not the history that
-  /// led to it (places in the timelines and in the table, the victims of the last eviction). The
-  /// configuration, which never changes, stays out. Cost: O(capacity); no allocation.
+  /// Adds the state in canonical form: all that decides later answers, but not history (places in the
+  /// timelines and in the table, the victims of the last eviction). The configuration, which never
+  /// changes, stays out. Cost: O(capacity); no allocation.
   void add_to(StateHash& hash) const;
 
-  // What follows is for the manager, which looks a key up once and has checked its arguments.
+  // For the manager, which looks a key up once and has checked its arguments.
 
   using Index = Table::Index;
   static constexpr Index kNone = Table::kNone;
 
-  /// The block of a key, or kNone. Good until the block goes.
+  /// The block of a key, or kNone. Valid until the block is evicted or removed.
   [[gnu::always_inline]] Index find(OffloadKeyView key) const {
     const Index index = table_.find(key);
     return index != kNone && is_held(table_[index]) ? index : kNone;
@@ -86,28 +85,28 @@ class CachePolicy {
   /// Requires: the key is not held, and fewer than capacity blocks are.
   Index insert_new(OffloadKeyView key, SlotId slot);
 
-  /// As above; the ones that went are victims().
+  /// As above; the evicted ones are victims().
   bool evict(std::uint32_t num_blocks, std::span<const Index> protected_blocks);
 
-  /// What the last evict let go, in the order of choice. key_of and slot of them are good until the
-  /// next insertion.
+  /// The blocks that the last evict removed, in the order of choice. Their key_of and slot are valid
+  /// until the next insertion.
   std::span<const Index> victims() const { return victims_; }
 
-  /// For a lookup that will follow: first the one, and some lookups later the other.
+  /// For a later lookup: first prefetch, and some lookups later prefetch_entry.
   void prefetch(OffloadKeyView key) const { table_.prefetch(key); }
   void prefetch_entry(OffloadKeyView key) const { table_.prefetch_entry(key); }
 
-  /// For who looks keys up in turn, at each of them.
+  /// Called at each key by a caller that looks keys up in turn.
   void prefetch_ahead(std::span<const OffloadKeyView> keys, std::size_t i) const {
     if (i + kKeysAhead < keys.size()) prefetch(keys[i + kKeysAhead]);
     if (i + kKeysAhead / 2 < keys.size()) prefetch_entry(keys[i + kKeysAhead / 2]);
   }
 
  private:
-  /// A lookup of a list is announced so many keys ahead.
+  /// How many keys ahead a lookup of a list prefetches.
   static constexpr std::size_t kKeysAhead = 16;
 
-  /// The lists of resident_: what is idle in T1, what is idle in T2, what is not idle.
+  /// The lists of resident_: idle in T1, idle in T2, busy.
   static constexpr std::size_t kBusy = 2;
   static std::size_t idle(List list) { return static_cast<std::size_t>(list); }
   static std::size_t part_of(const Block& block) {

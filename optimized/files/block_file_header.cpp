@@ -20,7 +20,7 @@ struct [[gnu::packed]] Fields {
   std::uint64_t block_bytes;
   Xxh3Digest key_digest;
   Xxh3Digest block_digest;
-  std::array<std::uint8_t, 12> header_digest;  ///< of all before it, as much as there is room for
+  std::array<std::uint8_t, 12> header_digest;  ///< of all bytes before it, truncated
 };
 static_assert(sizeof(Fields) == kBlockFileHeaderBytes);
 

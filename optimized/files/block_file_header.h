@@ -1,7 +1,7 @@
 #pragma once
 
-/// The first bytes of a block file: what the file is, which block it holds, and what its bytes have
-/// to add up to. The format stands in optimized/file_formats.md.
+/// The header of a block file: a magic number, the block's key, and digests of header and block.
+/// The format is in optimized/file_formats.md.
 
 #include <array>
 #include <cstddef>
@@ -17,11 +17,11 @@ using BlockFileHeader = std::array<std::byte, kBlockFileHeaderBytes>;
 /// The header of a block's file. Reads every byte of the block.
 BlockFileHeader block_file_header(OffloadKeyView key, std::span<const std::byte> block);
 
-/// Whether it is the whole header of a file with that key's block, of that size. The block was not
-/// read yet.
+/// Whether it is the whole header of a file with that key's block, of that size. Does not need the
+/// block.
 bool is_header_of(const BlockFileHeader& header, OffloadKeyView key, std::size_t block_bytes);
 
-/// Whether the block is the one that the file was written with. Requires: is_header_of(header).
+/// Whether the block is the one that was written to the file. Requires: is_header_of(header).
 bool has_block(const BlockFileHeader& header, std::span<const std::byte> block);
 
 }  // namespace kvfence::optimized

@@ -31,14 +31,14 @@ int BlockFiles::become_writer() {
   return error;
 }
 
-/// A folder and those that it is in. Whether it worked shows when it is used.
+/// Makes a folder and its parents. A failure shows when the folder is used.
 void BlockFiles::make_folders(const std::string& path) {
   if (path.empty() || files_.make_folder(path) != -ENOENT) return;
   make_folders(folder_of(path));
   files_.make_folder(path);
 }
 
-/// For people; nothing here reads it.
+/// For people; the tier does not read it.
 void BlockFiles::write_run_config() {
   const std::string path = mapper_.get_config_file_path();
   if (files_.size_of(path) >= 0) return;
@@ -74,8 +74,8 @@ bool BlockFiles::store(OffloadKeyView key, std::span<const std::byte> block) {
   return true;
 }
 
-/// A new file that this writer may write. A lost folder is made again, once, and whoever is no
-/// writer tries to become one: by the first thread that finds it so.
+/// A new file that this writer may write. Where the folder is lost or this is not a writer, the
+/// first thread that finds it so tries once to become a writer, which makes the folders.
 FileHandle BlockFiles::create_temporary(std::string& path) {
   for (bool may_claim = true;; may_claim = false) {
     const std::uint32_t num_claims = num_claims_;

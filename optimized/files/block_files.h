@@ -1,7 +1,7 @@
 #pragma once
 
-/// The files of a file tier: one block at a time, from whichever thread. What each operation does,
-/// in which order, stands in contract/tiering/file_tier.h; the format and the guarantees in
+/// The files of a file tier: one block at a time, from any thread. contract/tiering/file_tier.h
+/// says what each operation does in which order; the format and the guarantees are in
 /// optimized/file_formats.md.
 
 #include <atomic>
@@ -33,22 +33,22 @@ class BlockFiles {
   BlockFiles& operator=(const BlockFiles&) = delete;
   ~BlockFiles() { release(); }
 
-  /// Whether the key's block can be expected to load. One file operation, short of memory lookups.
+  /// Whether the key's block can be expected to load. One file operation, beside memory lookups.
   bool contains(OffloadKeyView key);
 
   /// Whether a file has the block now. block has block_bytes bytes.
   bool store(OffloadKeyView key, std::span<const std::byte> block);
 
-  /// Whether the block is what was stored; if not, its bytes are anything.
+  /// Whether the block was loaded as stored; if not, its bytes are undefined.
   bool load(OffloadKeyView key, std::span<std::byte> block);
 
-  /// Is no writer any more: nothing may be stored from now on.
+  /// Stops being a writer: nothing may be stored from now on.
   void release();
 
-  /// The negative errno for which this is no writer, or 0: for the operator.
+  /// The negative errno why this is not a writer, or 0: for the operator.
   int writer_error() const { return writer_error_; }
 
-  /// Without the files. Requires: no call is under way.
+  /// Leaves out the files. Requires: no call is under way.
   void add_to(StateHash& hash) const {
     hash.add_all(writer_error_.load(), left_temporary_.load(), doubtful_);
   }
@@ -77,7 +77,7 @@ class BlockFiles {
   std::mutex claim_mutex_;
   std::atomic<std::uint32_t> num_claims_ = 0;
   std::atomic<int> writer_error_ = 0;
-  /// A temporary file could not be removed; its lock file has to stay until it is reclaimed.
+  /// A temporary file could not be removed; its lock file must stay until it is reclaimed.
   std::atomic<bool> left_temporary_ = false;
   std::mutex doubtful_mutex_;
   std::set<OffloadKey, std::less<>> doubtful_;

@@ -1,4 +1,4 @@
-// Two threads and one variable without a lock: the thread sanitizer has to say so.
+// Two threads and one variable without a lock: the thread sanitizer must report it.
 
 #include <cstdio>
 #include <thread>

@@ -19,7 +19,7 @@ DualQueueThreadPool::DualQueueThreadPool(std::uint32_t num_read_threads,
       threads_.emplace_back([this] { work(Queue::kStores); });
     }
   } catch (...) {
-    // The system has no more threads; those that run have to end before they are destroyed.
+    // The system has no more threads; the running ones must end before they are destroyed.
     shutdown();
     throw;
   }

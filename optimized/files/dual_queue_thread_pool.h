@@ -1,6 +1,6 @@
 #pragma once
 
-/// Threads that move blocks, for jobs of many blocks each.
+/// A pool of threads that load and store blocks, for jobs of many blocks each.
 /// Source: vLLM v0.23.0 v1/kv_offload/tiering/fs/thread_pool.py DualQueueThreadPool.
 
 #include <condition_variable>
@@ -18,14 +18,14 @@
 namespace kvfence::optimized {
 
 /// Two queues, of loads and of stores. Read threads take from the loads first, write threads from
-/// the stores; who finds nothing there takes from the other, so neither waits for the other kind.
-/// A job is finished when all its blocks are, and succeeds if all did. Jobs that are done are
-/// reported once.
+/// the stores. A thread with an empty queue takes from the other, so neither kind waits for the
+/// other. A job is finished when all its blocks are, and succeeds if all did. Jobs that are done
+/// are reported once.
 class DualQueueThreadPool {
  public:
   enum class Queue : std::uint8_t { kLoads, kStores };
 
-  /// Moves one block; whether it did. Called on a thread of the pool, and never throws.
+  /// Moves one block; returns whether it did. Called on a thread of the pool, and never throws.
   using MoveBlock = std::function<bool()>;
 
   /// Requires: at least one thread.

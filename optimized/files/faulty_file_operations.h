@@ -1,6 +1,6 @@
 #pragma once
 
-/// A file system in which things go wrong as planned.
+/// A file system with planned failures.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,29 +20,29 @@
 namespace kvfence::optimized {
 
 /// Carries out a plan over another file system, which outlives it. An operation that fails by plan
-/// is not carried out, but for close: the handle is gone. A plan that is not replaced goes on.
+/// is not carried out, except for close: the handle is closed. A plan stays until it is replaced.
 class FaultyFileOperations : public FileOperations {
  public:
   explicit FaultyFileOperations(FileOperations& files) : files_(files) {}
 
-  /// The plan begins now: calls are counted from 0.
+  /// Begins the plan: calls count from 0.
   void begin(FaultPlan plan) {
     const std::lock_guard lock(mutex_);
     plan_ = std::move(plan);
     happened_.clear();
   }
 
-  /// Calls `watcher` before each operation from now on, on the thread that asked for it: to count,
-  /// to wait, to end the process. Set while no other thread is in here.
+  /// Calls `watcher` before each operation from now on, on the operation's thread: to count, to wait,
+  /// to end the process. Requires: no other thread is in an operation.
   void watch(std::function<void(FileOperation)> watcher) { watcher_ = std::move(watcher); }
 
-  /// What of the plan is still to come.
+  /// The rest of the plan.
   void add_to(StateHash& hash) const {
     const std::lock_guard lock(mutex_);
     hash.add(plan_);
   }
 
-  /// What went wrong since the plan began, in order.
+  /// The failures since the plan began, in order.
   std::vector<FileFault> happened() const {
     const std::lock_guard lock(mutex_);
     return happened_;

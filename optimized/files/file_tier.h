@@ -1,11 +1,11 @@
 #pragma once
 
-/// The file tier: blocks as files, moved by a pool of threads. Its rules stand in
+/// The file tier: blocks as files, loaded and stored by a pool of threads. Its rules are in
 /// contract/tiering/file_tier.h and contract/tiering/secondary_tier.h, the format of its files in
 /// optimized/file_formats.md.
 ///
-/// Several tiers, of one process or of many, may use the same folders at a time: what one has
-/// stored the others find.
+/// Several tiers, of one process or of many, may use the same folders at a time: each finds the
+/// blocks that the others stored.
 
 #include <string_view>
 #include <vector>
@@ -20,15 +20,15 @@ namespace kvfence::optimized {
 
 class FileTier final : public SecondaryTier {
  public:
-  /// Opens the folders and starts the threads. `files` outlives the tier. A folder that cannot be
-  /// used does not keep a tier from being built: its stores fail, and writer_error says why.
+  /// Opens the folders and starts the threads. `files` outlives the tier. With an unusable folder the
+  /// tier is still built: its stores fail, and writer_error says why.
   /// Requires: check_config(config) finds nothing wrong; primary has slots of 1 byte or more.
   /// Throws std::system_error if the system has no more threads.
   FileTier(const FileTierConfig& config, PrimaryKvView primary, FileOperations& files);
   // Threads point into it.
   FileTier(const FileTier&) = delete;
   FileTier& operator=(const FileTier&) = delete;
-  /// As shutdown.
+  /// Calls shutdown.
   ~FileTier() override = default;
 
   LookupResult lookup(OffloadKeyView key, const RequestContext& request) override;
@@ -40,11 +40,11 @@ class FileTier final : public SecondaryTier {
   /// Returns when every job that was submitted is over.
   void wait_idle();
 
-  /// The errno for which stores fail at present, because nothing can be written below the folder;
-  /// 0 if there is none.
+  /// The errno why stores fail at present, because nothing can be written below the folder; 0 if they
+  /// do not.
   int writer_error() const;
 
-  /// What the tier knows besides its files. Requires: idle.
+  /// Adds the tier's state beside its files. Requires: idle.
   void add_to(StateHash& hash) const override;
 
  private:
@@ -52,7 +52,7 @@ class FileTier final : public SecondaryTier {
 
   const PrimaryKvView primary_;
   BlockFiles blocks_;
-  // Last, so that its threads are gone before what they use.
+  // The last member, so that its threads end before what they use is destroyed.
   DualQueueThreadPool pool_;
 };
 

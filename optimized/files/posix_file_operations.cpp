@@ -55,7 +55,7 @@ FileHandle PosixFileOperations::create(const std::string& path) {
 }
 
 FileHandle PosixFileOperations::open(const std::string& path) {
-  // Nothing changes for a regular file; opening a pipe of that name would wait for a writer.
+  // No effect on a regular file; without it, opening a pipe of that name would wait for a writer.
   return answer(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
 }
 

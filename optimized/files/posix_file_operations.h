@@ -1,6 +1,6 @@
 #pragma once
 
-/// The file system that the process sees.
+/// The process's real file system.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace kvfence::optimized {
 
-/// Stateless. Handles are closed in a program that is executed (O_CLOEXEC). Locks are flock's: of
-/// the open file, so two tiers of one process exclude each other, too.
+/// Stateless. An executed program does not inherit handles (O_CLOEXEC). Locks are flock's, which
+/// belong to the open file, so two tiers of one process exclude each other, too.
 class PosixFileOperations : public FileOperations {
  public:
   int make_folder(const std::string& path) override;

@@ -18,8 +18,8 @@ std::filesystem::path parent_folder() {
   return in_memory ? memory : std::filesystem::temp_directory_path();
 }
 
-/// Under its lock, the lock file last: whoever gets the lock of one that has its name owns the
-/// folder.
+/// Removes a folder under its lock, and the lock file last: the holder of the lock of a lock file
+/// that still has its name owns the folder.
 void remove_locked(PosixFileOperations& files, const std::string& path, FileHandle lock) {
   std::error_code ignored;
   std::filesystem::remove_all(path, ignored);
@@ -44,20 +44,20 @@ void remove_what_the_dead_left(PosixFileOperations& files, const std::filesystem
 TemporaryFolder::TemporaryFolder(const std::string& kind) {
   const std::filesystem::path parent = parent_folder();
   const std::string start = "kvfence_" + kind + "_";
-  // Once per process and kind is often enough: its own folders are removed as they end.
+  // Once per process and kind is enough: the process removes its own folders.
   static std::set<std::string> swept;
   if (swept.insert(start).second) remove_what_the_dead_left(files_, parent, start);
   for (std::uint32_t number = 0; lock_ < 0; ++number) {
     path_ = (parent / (start + std::to_string(number))).string();
     lock_ = take_lock(files_, path_ + kLockEnding);
-    // Somebody else's, maybe another user's.
+    // Another process's, maybe another user's.
     const bool is_taken = lock_ == -EWOULDBLOCK || lock_ == -ESTALE ||
                           (lock_ == -EACCES && std::filesystem::exists(path_ + kLockEnding));
     if (lock_ < 0 && !is_taken) {
       throw std::system_error(-lock_, std::generic_category(), path_ + kLockEnding);
     }
   }
-  // What a process left that died since.
+  // A process that has ended since left it.
   std::filesystem::remove_all(path_);
   std::filesystem::create_directory(path_);
 }

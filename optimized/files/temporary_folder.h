@@ -1,6 +1,6 @@
 #pragma once
 
-/// A folder that does not outlive whoever made it, however that ends.
+/// A folder that does not outlive its process, however that ends.
 
 #include <string>
 
@@ -8,15 +8,15 @@
 
 namespace kvfence::optimized {
 
-/// A new, empty folder of a process, removed at the end with all that is in it. Beside it lies a
-/// file of its name with ".lock", locked for as long as the folder is in use; the system drops the
-/// lock with the process, so what a process that died left is removed when the next folder of this
-/// kind is made. It lies in TMPDIR where that is set; else in memory where the system has that;
-/// else among the temporary files.
+/// A new, empty folder of a process, removed at the end with its contents. A lock file, its name
+/// with ".lock", lies beside it and is locked while the folder is in use. The system drops the lock
+/// when the process ends, and the next folder of this kind removes the folders of ended processes.
+/// The folder is in TMPDIR if that is set, else in memory if the system supports that, else among
+/// the temporary files.
 class TemporaryFolder {
  public:
-  /// kind: what its name begins with. Throws std::filesystem::filesystem_error, or
-  /// std::system_error with the path, if there is no place for a folder.
+  /// kind: the start of its name. Throws std::filesystem::filesystem_error, or std::system_error with
+  /// the path, if there is no place for a folder.
   explicit TemporaryFolder(const std::string& kind);
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What tests of the file tier share: a folder of their own, and memory for slots.
+/// For tests of the file tier: a folder of their own, and memory for slots.
 
 #include <algorithm>
 #include <bit>
@@ -20,12 +20,12 @@
 
 namespace kvfence::optimized {
 
-/// What a test finds in it.
+/// For a look at its contents.
 class TestFolder : public TemporaryFolder {
  public:
   explicit TestFolder(const std::string& name) : TemporaryFolder(name) {}
 
-  /// Every file below, by path, of this ending.
+  /// Every file below with this ending, by path.
   std::vector<std::filesystem::path> files(std::string_view ending) const {
     std::vector<std::filesystem::path> found;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path())) {
@@ -37,7 +37,7 @@ class TestFolder : public TemporaryFolder {
   }
 };
 
-/// A primary tier that is nothing but memory.
+/// A primary tier that is only memory.
 class TestSlots {
  public:
   TestSlots(std::size_t slot_bytes, std::uint32_t num_slots)
@@ -84,14 +84,14 @@ class TestSlots {
   std::uint32_t num_slots_;
 };
 
-/// Keys whose files lie in one folder: for tests of many files, none of folders.
+/// Keys with files in one folder: for tests of many files, not of folders.
 inline OffloadKey nearby_key(std::uint32_t number) {
   OffloadKey key(32, '\0');
   for (std::size_t i = 0; i < 4; ++i) key[20 + i] = static_cast<char>(number >> (8 * i));
   return key;
 }
 
-/// The configuration that the tests use, with one thread: jobs end in the order in which they came.
+/// The configuration of the tests, with one thread: jobs end in the order of submission.
 inline FileTierConfig test_config(const std::string& root_dir) {
   FileTierConfig config = tier_files_config(root_dir);
   config.files.model_name = "test/model";

@@ -37,7 +37,7 @@ int WriterNames::claim() {
   }
   std::erase_if(numbers, [this](std::uint32_t number) { return reclaim(number); });
   for (std::uint32_t number = 0; number < kWritersMax; ++number) {
-    // Its names may have been given out by another one.
+    // Another writer may have used its names.
     if (numbers.contains(number)) continue;
     lock_ = take_lock(files_, lock_path(number));
     if (lock_ == -EWOULDBLOCK || lock_ == -ESTALE) continue;
@@ -78,7 +78,7 @@ bool WriterNames::reclaim(std::uint32_t number) {
 }
 
 bool WriterNames::remove_temporary_files(std::uint32_t number) {
-  // Listed under the lock: a writer may have made files between the last list and its death.
+  // Listed again under the lock: a writer may have made files between the last list and its end.
   std::vector<std::string> names;
   if (files_.list(folder_, names) < 0) return false;
   bool removed = true;

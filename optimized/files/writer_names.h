@@ -1,13 +1,13 @@
 #pragma once
 
-/// Names for temporary files, so that whoever comes later can tell whether their writer is alive.
+/// Names for temporary files that show later writers whether the file's writer is alive.
 ///
-/// A writer has a number. It holds a lock on the file <folder>/<number>.lock for as long as it
-/// lives, which the system drops when its process dies, however it dies. Its temporary files are
-/// <folder>/<number>.<count>.tmp. Who gets the lock of a number, of a file that still has its name,
-/// is the only one to touch what goes by that number: it may remove the files and the lock file, or
-/// write under the number. Only who holds the lock removes a lock file, so the check that it still
-/// has its name, made under the lock, cannot become false.
+/// A writer has a number. During its life it holds a lock on the file <folder>/<number>.lock, which
+/// the system drops when the process ends in any way. Its temporary files are
+/// <folder>/<number>.<count>.tmp. Only the holder of the lock of a lock file that still has its
+/// name may touch files of that number: it may remove them and the lock file, or write under the
+/// number. Only the holder removes a lock file, so a check under the lock that the file still has
+/// its name stays true.
 
 #include <cstdint>
 #include <mutex>
@@ -26,17 +26,17 @@ class WriterNames {
   WriterNames& operator=(const WriterNames&) = delete;
   ~WriterNames() { release(); }
 
-  /// Becomes a writer: removes what dead writers left, and takes the smallest number of which nobody
-  /// else has a file. 0, or a negative errno: then it is no writer. May be called again when the
+  /// Becomes a writer: removes the files of dead writers, and takes the smallest number without files
+  /// of another writer. 0, or a negative errno: then it is not a writer. May be called again when the
   /// folder was lost.
-  /// Requires: the folder is there, or the answer is -ENOENT.
+  /// Requires: the folder exists, or the result is -ENOENT.
   int claim();
 
-  /// A name that was not given out before; empty if this is no writer.
+  /// A new name; empty if this is not a writer.
   std::string next();
 
-  /// Is no writer any more. The lock file goes, unless `keep_lock`: a temporary file is still there
-  /// and has to be reclaimed by its lock.
+  /// Stops being a writer. Removes the lock file, unless `keep_lock`: a temporary file is still
+  /// there, and must be reclaimed by its lock.
   void release(bool keep_lock = false);
 
  private:

@@ -3,7 +3,7 @@
 /// BlockTable: the blocks that one group holds for each request, in rows that are reused.
 ///
 /// Rows are indexed by the dense RequestIndex of the contract. An erased row keeps its storage, so
-/// a table that has seen its longest requests allocates nothing any more.
+/// a table that has seen its longest requests allocates nothing.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace kvfence::optimized {
 
-/// What a group keeps of one request.
+/// The record of one request in a group.
 struct RequestBlocks {
-  std::vector<BlockId> blocks;  ///< from the request's start; null where nothing is needed any more
+  std::vector<BlockId> blocks;          ///< from the request's start; null where no block is needed
   std::uint32_t num_cached_blocks = 0;  ///< leading blocks that are not to be cached (again)
   /// Index of the block with the state of the step before last, negative for none; Mamba align.
   std::int32_t last_state_block_idx = -1;
   bool is_allocated = false;
-  /// num_cached_blocks was set since the allocation: the request can have no new hit.
+  /// num_cached_blocks was set since the allocation, so the request can have no new hit.
   bool is_running = false;
   bool has_running_state = false;  ///< its last 1 + num_speculative_blocks are its own; Mamba align
 
@@ -72,7 +72,7 @@ class BlockTable {
   /// Number of allocated requests.
   std::uint32_t num_requests() const { return num_requests_; }
 
-  /// Takes in the rows that are not empty. Cost: O(table).
+  /// Adds the rows that are not empty. Cost: O(table).
   void add_to(StateHash& hash) const {
     const RequestBlocks empty;
     hash.add(num_requests_);
@@ -80,7 +80,7 @@ class BlockTable {
       if (rows_[request] == empty) continue;
       hash.add_entry(request, rows_[request]);
     }
-    // No request has this number: after it stands what is no row.
+    // No request has this number: it ends the rows.
     hash.add(~std::size_t{0});
   }
 

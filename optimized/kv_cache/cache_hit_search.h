@@ -20,7 +20,7 @@ std::uint32_t contiguous_blocks_for_hit(const KVCacheSpec& spec, bool drop_eagle
 
 struct CacheHitQuery {
   const KVCacheSpec& spec;
-  std::span<const GroupId> group_ids;  ///< at least one; all of this spec. All of them have to hit
+  std::span<const GroupId> group_ids;  ///< at least one; all have this spec, and all must hit
   const Request& request;
   std::uint32_t max_length = 0;        ///< tokens; has hashes up to there
   std::uint32_t first_token = 0;       ///< where the request begins for the lookup; block-aligned
@@ -32,9 +32,9 @@ struct CacheHitQuery {
 /// Overwrites the lists of the query's groups with the longest hit; the result is their common
 /// length in blocks.
 ///
-/// Cost: full attention and chunks probe up to the first miss; Mamba probes the aligned blocks from
-/// the right up to the first hit; a window skips the blocks that no window without the misses found
-/// so far can contain, so that a cold lookup probes one block in as many as the window needs.
+/// Cost: full attention and chunks probe up to the first miss. Mamba probes the aligned blocks from
+/// the right up to the first hit. A window skips blocks that only windows with known misses
+/// contain, so that a cold lookup probes one block per window.
 std::uint32_t find_longest_cache_hit(const BlockPool& pool, const CacheHitQuery& query,
                                      BlocksByGroup& blocks);
 

@@ -65,8 +65,8 @@ std::uint32_t KVCacheCoordinator::find(const SpecGroup& spec_group, const Reques
          spec_group.spec.block_size;
 }
 
-/// A fixed point: each spec group accepts the length so far or shortens it, and the round is
-/// repeated until nobody shortens it.
+/// A fixed point: each spec group accepts the length so far or shortens it, and the round repeats
+/// until none shortens it.
 std::uint32_t KVCacheCoordinator::find_longest_cache_hit(const Request& request,
                                                          std::uint32_t max_length,
                                                          BlocksByGroup& blocks,
@@ -87,7 +87,7 @@ std::uint32_t KVCacheCoordinator::find_longest_cache_hit(const Request& request,
       const SpecGroup& group = spec_groups_[i];
       const std::uint32_t block_size = group.spec.block_size;
       if (group.spec.is_full_attention() && !is_first_round) {
-        // Whatever precedes a hit is a hit.
+        // Every block before a hit is a hit.
         length = length / block_size * block_size;
         continue;
       }
@@ -163,8 +163,8 @@ void KVCacheCoordinator::allocate_new_blocks(const SlotDemand& demand, BlocksByG
   }
 }
 
-/// Hits of several groups end at multiples of scheduler_block_size; what lies after the last one
-/// is of no use yet, but for the block that an eagle lookup needs there.
+/// Hits of several groups end at multiples of scheduler_block_size. Tokens after the last multiple
+/// are of no use yet, except for the block that an eagle lookup needs there.
 std::uint32_t KVCacheCoordinator::num_tokens_to_cache(const SingleTypeKVCacheManager& group,
                                                       std::uint32_t num_computed_tokens) const {
   if (!is_hybrid() || !eagle_by_group_) return num_computed_tokens;

@@ -1,11 +1,10 @@
 #pragma once
 
-/// KVCacheCoordinator: the pool, one manager a group, and what concerns several groups: the
-/// prefix hit that all of them share.
+/// KVCacheCoordinator: the pool, one manager per group, and the work on several groups: the prefix
+/// hit that all of them share.
 ///
-/// Upstream has three coordinators; which one a configuration gets depends on enable_caching and
-/// the number of groups. Every fan-out runs in group order. Source: vLLM v0.19.0 and v0.23.0
-/// v1/core/kv_cache_coordinator.py.
+/// Upstream has three coordinators, and chooses by enable_caching and the number of groups. Every
+/// fan-out runs in group order. Source: vLLM v0.19.0 and v0.23.0 v1/core/kv_cache_coordinator.py.
 
 #include <cstdint>
 #include <span>
@@ -59,7 +58,7 @@ class KVCacheCoordinator {
   void take_new_block_ids(std::vector<std::uint32_t>& out);
   void new_step_starts();
 
-  /// Takes in the whole state.
+  /// Adds the whole state.
   void add_to(StateHash& hash) const { hash.add_all(pool_, groups_); }
 
  private:

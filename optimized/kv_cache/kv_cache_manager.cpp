@@ -40,7 +40,7 @@ void KVCacheManager::get_computed_blocks(const KVRequest& request, ComputedBlock
   const bool is_asked = config_.pool.enable_caching && !request.skip_reading_prefix_cache;
   out.num_tokens = 0;
   if (is_asked && num_tokens > 0) {
-    // The last token is computed in any case: its logits are wanted.
+    // The last token is always computed, since its logits are needed.
     out.num_tokens =
         coordinator_.find_longest_cache_hit(request.request, num_tokens - 1, out.blocks);
   } else {
@@ -59,7 +59,7 @@ bool KVCacheManager::is_already_allocated(const KVRequest& request, bool has_hit
   return (has_hit || has_external) && coordinator_.is_allocated(request.index);
 }
 
-/// Blocks that the demand takes once it is for all of the request's tokens.
+/// Blocks that the demand takes, raised to all of the request's tokens.
 std::int64_t KVCacheManager::num_full_sequence_blocks(const KVRequest& request, SlotDemand demand,
                                                       const ComputedBlocks* hit,
                                                       bool apply_admission_cap) const {

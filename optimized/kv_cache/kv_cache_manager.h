@@ -1,12 +1,12 @@
 #pragma once
 
-/// KVCacheManager: what an engine embeds. The rules of every operation stand in
-/// contract/kv_cache/kv_cache_manager.h; this class holds the order of their steps, and their
+/// KVCacheManager: the manager that an engine embeds. The rules of every operation are in
+/// contract/kv_cache/kv_cache_manager.h. This class decides the order of their steps, and their
 /// errors.
 ///
-/// It allocates nothing once its requests have had their longest tables and its callers reuse what
-/// they pass in. No virtual calls, no pointers between members: a copy is a manager of its own. No
-/// threads: a manager belongs to one.
+/// It allocates nothing once its requests have had their longest tables and its callers reuse their
+/// arguments. No virtual calls and no pointers between members, so a copy is an independent
+/// manager. Not thread-safe.
 
 #include <cstdint>
 #include <span>
@@ -33,16 +33,16 @@ class KVCacheManager {
                                   std::uint32_t num_external_tokens,
                                   std::uint32_t num_encoder_tokens, bool& fits);
 
-  /// Where upstream admits more than it can take and raises, allocated is false as well. A hit
-  /// without blocks is none.
+  /// allocated is also false where upstream admits more than it can take and raises. A hit without
+  /// blocks counts as no hit.
   ErrorCode allocate_slots(const AllocateSlotsArgs& args, bool& allocated, BlocksByGroup& out);
 
   std::uint32_t get_num_remaining_blocks(const KVRequest& request) const;
 
-  /// The tokens, computed and new, up to which allocate_slots without a hit and cache_blocks change
-  /// nothing for a running request, and succeed; holds until free, whatever the request's computed
-  /// tokens are meanwhile, and may be fewer than that. Requires: the request was allocated with its
-  /// num_computed_tokens. Cost: O(groups)
+  /// A lower bound of the tokens, computed and new, up to which allocate_slots without a hit and
+  /// cache_blocks succeed and change nothing for a running request. Holds until free, for any number
+  /// of computed tokens. Requires: the request was allocated with its num_computed_tokens.
+  /// Cost: O(groups)
   std::uint32_t num_settled_tokens(const KVRequest& request,
                                    std::uint32_t num_lookahead_tokens) const;
 
@@ -51,7 +51,7 @@ class KVCacheManager {
     coordinator_.remove_skipped_blocks(request, total_computed_tokens);
   }
 
-  /// kBadRange also where Mamba align blocks for speculation would be cached, which move on.
+  /// kBadRange also where it would cache Mamba align blocks for speculation, which move on.
   ErrorCode cache_blocks(const KVRequest& request, std::uint32_t num_computed_tokens);
 
   ErrorCode evict_blocks(std::span<const BlockId> blocks) {
@@ -82,8 +82,8 @@ class KVCacheManager {
   /// The managers of the groups.
   const KVCacheCoordinator& coordinator() const { return coordinator_; }
 
-  /// Takes in the whole state in canonical form: what decides later answers, not the history that
-  /// led to it. The configuration stays out: states of one are compared.
+  /// Adds the state in canonical form: all that decides later answers, but not history. The
+  /// configuration stays out, since only states of one configuration are compared.
   void add_to(StateHash& hash) const { hash.add_all(coordinator_, stats_); }
 
  private:

@@ -10,8 +10,8 @@
 namespace kvfence::optimized {
 namespace {
 
-/// What a window or a chunk holds at most while a prefill runs in batches; none for the other
-/// kinds. Source: vLLM v0.23.0 v1/kv_cache_interface.py max_admission_blocks_per_request.
+/// The most blocks of a window or a chunk while a prefill runs in batches; none for other kinds.
+/// Source: vLLM v0.23.0 v1/kv_cache_interface.py max_admission_blocks_per_request.
 std::optional<std::int64_t> max_admission_blocks(const KVCacheManagerConfig& config,
                                                  const KVCacheSpec& spec) {
   const auto blocks_of = [&](std::int64_t num_kept_tokens) {
@@ -59,7 +59,7 @@ std::int64_t SingleTypeKVCacheManager::num_required_blocks(const SlotDemand& dem
   return cdiv(demand.num_tokens);
 }
 
-/// Leading tokens that the next one does not attend to.
+/// Leading tokens to which the next one does not attend.
 std::int64_t SingleTypeKVCacheManager::num_skipped_tokens(std::int64_t num_computed_tokens) const {
   std::int64_t num_skipped = 0;
   switch (spec_.kind) {
@@ -98,7 +98,7 @@ std::int64_t SingleTypeKVCacheManager::get_num_blocks_to_allocate(const BlockPoo
   std::int64_t num_required = num_required_blocks(demand);
   if (is(KVCacheSpecKind::kMamba)) {
     if (!hit.empty() && cached_blocks_this_step_.contains(pool.block_key(hit.back()))) {
-      // The state will be there in the next step: more than any pool has.
+      // More than any pool has: the state will exist only in the next step.
       return std::int64_t{pool.config().num_gpu_blocks} + 1;
     }
     if (spec_.mamba_align) {
@@ -178,7 +178,7 @@ std::int64_t SingleTypeKVCacheManager::num_settled_tokens(RequestIndex request,
     num_tokens = std::min(num_tokens, (row.num_cached_blocks + 1) * block_size - 1);
   }
   if (spec_.is_full_attention()) return num_tokens;
-  // With one token more than this computed, the next block can be dropped.
+  // One more computed token than this lets the next block be dropped.
   std::int64_t num_computed_max = 0;
   if (is(KVCacheSpecKind::kChunkedLocal)) {
     const std::int64_t chunk_size = spec_.attention_chunk_size;
@@ -247,9 +247,9 @@ void SingleTypeKVCacheManager::allocate_new_blocks(BlockPool& pool, const SlotDe
   out.assign(row.blocks.begin() + static_cast<std::ptrdiff_t>(num_before), row.blocks.end());
 }
 
-/// The running state lies in the last 1 + num_speculative_blocks blocks. They move on with the
-/// request: null blocks fill what it jumps over, and speculative blocks that fall behind are reused
-/// at the end.
+/// The running state is in the last 1 + num_speculative_blocks blocks. They move on with the
+/// request: null blocks fill the places that it jumps over, and speculative blocks that fall behind
+/// are reused at the end.
 void SingleTypeKVCacheManager::extend_mamba_align(BlockPool& pool, RequestBlocks& row,
                                                   const SlotDemand& demand) {
   const auto num_before = static_cast<std::int64_t>(row.blocks.size());
@@ -282,7 +282,7 @@ void SingleTypeKVCacheManager::extend_mamba_align(BlockPool& pool, RequestBlocks
 
 /// Which blocks of the range a later lookup can use: the windows that end at a boundary between
 /// hits, and, with a retention interval, only the windows at its multiples and at the prompt's end.
-/// Nothing stands for all. Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py
+/// Nothing means all blocks. Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py
 /// reachable_block_mask.
 std::optional<std::span<const std::uint8_t>> SingleTypeKVCacheManager::reachable_block_mask(
     std::uint32_t start_block, std::uint32_t end_block, const KVRequest& request) {
@@ -372,7 +372,7 @@ void SingleTypeKVCacheManager::remove_skipped_blocks(BlockPool& pool, RequestInd
   if (!is_allocated(request)) return;
   RequestBlocks& row = table_[request];
   if (is(KVCacheSpecKind::kMamba)) {
-    // Drafts among the computed tokens may be rejected yet.
+    // Drafts among the computed tokens may still be rejected.
     num_computed_tokens =
         std::max<std::int64_t>(num_computed_tokens - spec_.num_speculative_blocks, 0);
   }
@@ -380,7 +380,7 @@ void SingleTypeKVCacheManager::remove_skipped_blocks(BlockPool& pool, RequestInd
       num_skipped_tokens(num_computed_tokens) / spec_.block_size;
   auto i = static_cast<std::size_t>(
       std::min(num_skipped_blocks, static_cast<std::int64_t>(row.blocks.size())));
-  // Earlier calls have removed what lies before a null block.
+  // Earlier calls have removed the blocks before a null block.
   for (; i > 0 && row.blocks[i - 1] != kNullBlockId; --i) {
     collect_freed(pool, row.blocks[i - 1], rules_.unhashed_blocks_first);
     row.blocks[i - 1] = kNullBlockId;

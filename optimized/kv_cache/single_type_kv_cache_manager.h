@@ -1,10 +1,10 @@
 #pragma once
 
-/// SingleTypeKVCacheManager: one KV-cache group, its block table and what its kind of
-/// attention keeps of a request. One class for all kinds: what differs is a few numbers and two
-/// branches for Mamba.
+/// SingleTypeKVCacheManager: one KV-cache group, with its block table and the request state of its
+/// kind of attention. One class for all kinds, since they differ in a few numbers and two branches
+/// for Mamba.
 ///
-/// The pool is handed in call by call, so that a manager is a value. Source: vLLM v0.19.0 and
+/// Each call gets the pool as an argument, so that a manager is a value. Source: vLLM v0.19.0 and
 /// v0.23.0 v1/core/single_type_kv_cache_manager.py.
 
 #include <cstddef>
@@ -22,16 +22,16 @@
 
 namespace kvfence::optimized {
 
-/// What one allocation asks of every group. Counts are signed and wide: a Mamba group may need
-/// fewer blocks than it is given, and caller's numbers are summed before they are compared.
+/// The demand of one allocation on every group. Counts are signed and wide: a Mamba group may need
+/// fewer blocks than it gets, and callers' numbers are added before they are compared.
 struct SlotDemand {
   RequestIndex request = 0;
   std::int64_t num_tokens = 0;             ///< that need a slot, computed and lookahead included
   std::int64_t num_tokens_main_model = 0;  ///< num_tokens without lookahead
   std::int64_t num_local_computed_tokens = 0;
   std::int64_t num_external_computed_tokens = 0;
-  std::int64_t num_encoder_tokens = 0;  ///< what cross attention counts instead
-  /// A hit in some group, or external tokens: allocate_new_computed_blocks is to be called.
+  std::int64_t num_encoder_tokens = 0;  ///< cross attention counts these instead
+  /// A hit in some group, or external tokens: allocate_new_computed_blocks must be called.
   bool has_computed_blocks = false;
 
   std::int64_t num_computed_tokens() const {
@@ -50,34 +50,34 @@ class SingleTypeKVCacheManager {
   bool use_eagle() const { return use_eagle_; }
   bool is_allocated(RequestIndex request) const { return table_.find(request) != nullptr; }
 
-  /// The blocks of a request; none unless it is allocated.
+  /// The blocks of a request; empty unless it is allocated.
   std::span<const BlockId> blocks(RequestIndex request) const {
     const RequestBlocks* const row = table_.find(request);
     return row ? std::span<const BlockId>(row->blocks) : std::span<const BlockId>();
   }
 
-  /// Upstream's estimate of what the demand takes out of the free queue, which admission is decided
-  /// by; may be negative. Cost: O(hit).
+  /// Upstream's estimate of the blocks that the demand takes out of the free queue, which decides
+  /// admission; may be negative. Cost: O(hit).
   std::int64_t get_num_blocks_to_allocate(const BlockPool& pool, const SlotDemand& demand,
                                           std::span<const BlockId> hit,
                                           bool apply_admission_cap) const;
 
-  /// What the demand really takes at most. Differs from the estimate where upstream, admitted,
-  /// raises in get_new_blocks: Mamba align with external tokens, and computed tokens that the table
-  /// does not hold. Cost: O(hit).
+  /// The most blocks that the demand really takes. Differs from the estimate where upstream admits
+  /// the request and then raises in get_new_blocks: Mamba align with external tokens, and computed
+  /// tokens that the table does not hold. Cost: O(hit).
   std::int64_t num_blocks_taken(const BlockPool& pool, const SlotDemand& demand,
                                 std::span<const BlockId> hit);
 
-  /// The tokens, computed and new, up to which a running request with that many computed needs
-  /// nothing of this group: no block is taken, cached or dropped. May be fewer than that.
+  /// A lower bound of the tokens, computed and new, up to which a running request with that many
+  /// computed takes, caches and drops no block of this group.
   std::int64_t num_settled_tokens(RequestIndex request, std::int64_t num_computed_tokens,
                                   std::int64_t num_lookahead_tokens) const;
 
-  /// Whether allocate_new_blocks would need a shorter table than there is; Mamba align.
+  /// Whether allocate_new_blocks would have to shorten the table; Mamba align.
   bool table_shrinks(const SlotDemand& demand);
 
-  /// The two steps of upstream's allocate_new_computed_blocks: touches what is kept of the hit, and
-  /// takes blocks for external tokens. Nothing for a running request.
+  /// The two steps of upstream's allocate_new_computed_blocks: touches the kept blocks of the hit,
+  /// and takes blocks for external tokens. Does nothing for a running request.
   void touch_computed_blocks(BlockPool& pool, const SlotDemand& demand,
                              std::span<const BlockId> hit);
   void take_external_blocks(BlockPool& pool, const SlotDemand& demand);
@@ -112,14 +112,14 @@ class SingleTypeKVCacheManager {
 
   void new_step_starts() { cached_blocks_this_step_.clear(); }
 
-  /// Takes in the whole state, but for the storage of single calls.
+  /// Adds the whole state, except for the storage of single calls.
   void add_to(StateHash& hash) const {
     hash.add_all(table_, new_block_ids_, cached_blocks_this_step_);
   }
 
  private:
-  /// How the computed tokens of a new request lie in its table: null blocks, then what is left of
-  /// the hit, then blocks for external tokens.
+  /// The layout of a new request's computed tokens in its table: null blocks, then the rest of the
+  /// hit, then blocks for external tokens.
   struct ComputedLayout {
     std::int64_t num_skipped_blocks = 0;
     std::int64_t num_local_blocks = 0;  ///< with the skipped ones

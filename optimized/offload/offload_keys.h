@@ -1,7 +1,7 @@
 #pragma once
 
-/// OffloadKeys: what names the offloaded blocks of one request in one group, back to back. Computed
-/// once; new ones are appended as the request's hashes come.
+/// OffloadKeys: the keys of the offloaded blocks of one request in one group, back to back. Each
+/// key is computed once, and appended when the request's hashes come.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace kvfence::optimized {
 struct OffloadKeyShape {
   std::size_t hash_bytes = 0;
   std::size_t hashes_per_key = 1;
-  std::size_t hash_of_key = 0;   ///< which of them is the key
+  std::size_t hash_of_key = 0;   ///< the one that becomes the key
   std::optional<GroupId> group;  ///< packed after the hash
 
   std::size_t key_bytes() const { return hash_bytes + (group ? kGroupIdBytes : 0); }

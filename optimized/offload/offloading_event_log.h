@@ -1,7 +1,7 @@
 #pragma once
 
-/// OffloadingEventLog: the events of an offloading manager, flat, until the caller takes them. The
-/// keys of all events have less than 4 GiB.
+/// OffloadingEventLog: the events of an offloading manager in flat storage, until the caller takes
+/// them. The keys of all events have less than 4 GiB.
 
 #include <cstddef>
 #include <span>
@@ -15,10 +15,10 @@ namespace kvfence::optimized {
 
 class OffloadingEventLog {
  public:
-  /// An event without keys counts as none as long as none is added.
+  /// An event counts once it has a key.
   void begin(bool removed) { is_removed_ = removed, is_open_ = false; }
 
-  /// To the event begun last. Cost: O(bytes); the arenas keep their capacity.
+  /// Adds a key to the event begun last. Cost: O(bytes); the arenas keep their capacity.
   void add(OffloadKeyView key) {
     if (!is_open_) records_.push_back({.num_keys = 0, .removed = is_removed_});
     is_open_ = true;
@@ -47,7 +47,7 @@ class OffloadingEventLog {
     is_open_ = false;
   }
 
-  /// Takes in the events. What was begun last stays out: the operation is over that had begun it.
+  /// Adds the events. Leaves out whether one is open, since the operation that began it is over.
   void add_to(StateHash& hash) const { hash.add_all(records_, keys_); }
 
  private:

@@ -5,7 +5,7 @@
 namespace kvfence::optimized {
 namespace {
 
-/// A lookup of a batch is announced so many keys ahead.
+/// How many keys ahead a lookup of a batch prefetches.
 constexpr std::size_t kKeysAhead = 8;
 
 }  // namespace
@@ -99,7 +99,7 @@ bool OffloadingManager::passes_filter(OffloadKeyView key) const {
   return !has_filter() || tracker_.count_of(key) >= config_.store_threshold;
 }
 
-/// What passes the filter goes to blocks_ if it is held, to keys_to_store if not.
+/// Keys that pass the filter go to blocks_ if they are held, else to keys_to_store.
 void OffloadingManager::sort_out(std::span<const OffloadKeyView> keys,
                                  std::vector<OffloadKeyView>& keys_to_store) {
   blocks_.clear();
@@ -134,7 +134,7 @@ ErrorCode OffloadingManager::prepare_store(std::span<const OffloadKeyView> keys,
   return ErrorCode::kNone;
 }
 
-/// So many slots are free afterwards; if not, nothing has changed. Protected is blocks_.
+/// Makes that many slots free; if it cannot, changes nothing. Protects blocks_.
 bool OffloadingManager::make_room(std::uint32_t num_slots, std::vector<EvictedBlock>& evicted) {
   if (num_slots <= num_free_slots()) return true;
   if (!policy_.evict(num_slots - num_free_slots(), blocks_)) return false;

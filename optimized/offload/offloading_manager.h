@@ -1,10 +1,10 @@
 #pragma once
 
-/// OffloadingManager: the ledger of offloaded blocks around a CachePolicy.
+/// OffloadingManager: manages the slots of offloaded blocks with a CachePolicy.
 ///
-/// A key of a call is looked up once. Slots that were never used are a number, freed ones a stack.
-/// The rules of every operation stand in contract/offload/offloading_manager.h. No threads: a
-/// manager belongs to one.
+/// A call looks each key up once. A counter gives out slots that were never used, a stack holds
+/// freed ones. The rules of every operation are in contract/offload/offloading_manager.h. Not
+/// thread-safe.
 
 #include <cstdint>
 #include <span>
@@ -23,9 +23,9 @@ namespace kvfence::optimized {
 class OffloadingManager {
  public:
   /// Requires: check_config(config) finds nothing wrong; capacity <= 2^28.
-  /// Cost: O(capacity + max_tracker_size). What is allocated later are lists as long as the longest
-  /// call and the events between two take_events, which keep their capacity, keys beyond 42 bytes,
-  /// and what the caller takes over.
+  /// Cost: O(capacity + max_tracker_size). Later allocations: lists as long as the longest call and
+  /// the events between two take_events, which keep their capacity; keys beyond 42 bytes; and what
+  /// the caller takes over.
   explicit OffloadingManager(const OffloadingManagerConfig& config);
 
   ErrorCode lookup(std::span<const OffloadKeyView> keys, std::uint32_t& num_hits);
@@ -34,7 +34,7 @@ class OffloadingManager {
   ErrorCode prepare_load(std::span<const OffloadKeyView> keys, std::vector<SlotId>& slots);
   ErrorCode complete_load(std::span<const OffloadKeyView> keys);
 
-  /// Cost: O(keys), whatever is being read or written.
+  /// Cost: O(keys), however much is being read or written.
   ErrorCode prepare_store(std::span<const OffloadKeyView> keys, bool& stored,
                           PrepareStoreOutput& out);
 
@@ -52,9 +52,10 @@ class OffloadingManager {
   const OffloadingManagerConfig& config() const { return config_; }
   const CachePolicy& policy() const { return policy_; }
 
-  /// Takes in the whole state in canonical form: what decides later answers, not the history that
-  /// led to it (lookups beyond the threshold, the lists of the last call). The configuration, which
-  /// never changes, stays out. Cost: O(capacity + max_tracker_size); no allocation.
+  /// Adds the state in canonical form: all that decides later answers, but not history (lookups
+  /// beyond the threshold, the lists of the last call). The configuration, which never changes,
+  /// stays out.
+  /// Cost: O(capacity + max_tracker_size); no allocation.
   void add_to(StateHash& hash) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-/// ReuseTracker: how often each of the keys looked up last was looked up.
+/// ReuseTracker: counts the lookups of the keys that were looked up last.
 
 #include <algorithm>
 #include <cstdint>
@@ -22,8 +22,8 @@ class ReuseTracker {
         table_(num_keys_max_, secret),
         order_(num_keys_max_, {PlaceOrder::kOrdered}) {}
 
-  /// One lookup more; the key becomes the newest. A new key drops the oldest if num_keys_max are
-  /// there. Requires: num_keys_max > 0. Cost: O(1) expected.
+  /// Counts a lookup; the key becomes the newest. A new key drops the oldest if there are
+  /// num_keys_max. Requires: num_keys_max > 0. Cost: O(1) expected.
   void count(OffloadKeyView key) {
     Table::Search found = table_.search(key);
     Index index = found.entry;
@@ -49,8 +49,8 @@ class ReuseTracker {
     return index == Table::kNone ? 0 : table_[index].count;
   }
 
-  /// Takes in the keys, oldest first, with their counts up to count_max: one that the caller cannot
-  /// tell from a larger one. Cost: O(num_keys_max); no allocation.
+  /// Adds the keys, oldest first, with their counts up to count_max, which the caller does not
+  /// distinguish from larger ones. Cost: O(num_keys_max); no allocation.
   void add_to(StateHash& hash, std::uint32_t count_max) const {
     hash.add(order_.size(0));
     for (Place place = order_.first(0); place != order_.kNone; place = order_.next(0, place + 1)) {

@@ -3,12 +3,12 @@
 /// BlockHashToBlockMap: an open-addressing table from packed keys to blocks, without an allocation
 /// after construction.
 ///
-/// A key lives in its block's row of a flat arena, so the table holds only {tag, block}: the tag is
-/// 32 bits of the key under a secret, its low bits are the home slot, and equal tags are settled by
-/// comparing whole keys. The table is a power of two with a load of at most 1/2; probing is linear
-/// and erasing shifts the rest of the cluster back, so there are no tombstones and probe lengths
-/// depend on the keys that are in it, never on its history. Blocks of one key form a circular list
-/// in insertion order through their entries; the table names the first.
+/// A key is in its block's row of a flat arena, so the table holds only {tag, block}. The tag is 32
+/// bits of the keyed hash of the key, and its low bits are the home slot. Where tags are equal,
+/// whole keys are compared. The table size is a power of two, the load at most 1/2. Probing is
+/// linear, and erasing shifts the rest of the cluster back, so there are no tombstones, and probe
+/// lengths depend on the keys in the table, not on its history. Blocks of one key form a circular
+/// list in insertion order through their entries; the table names the first.
 
 #include <algorithm>
 #include <bit>
@@ -30,8 +30,8 @@
 namespace kvfence::optimized {
 
 /// A packed key in its two parts, so that no caller has to build one in memory. Passed by
-/// reference: by value it would travel over the stack in pieces of two sizes, which stalls every
-/// lookup on store forwarding.
+/// reference: by value it would go over the stack in pieces of two sizes, which stalls every lookup
+/// on store forwarding.
 struct PackedKeyView {
   std::string_view hash;
   std::uint32_t group = 0;      ///< the key's last 4 bytes as they are in memory
@@ -55,7 +55,7 @@ struct PackedKeyView {
 
 class BlockHashToBlockMap {
  public:
-  /// The group comes after the secret has done its work, so that no hash undoes it.
+  /// The group is added after the secret is mixed in, so that no hash can cancel it.
   std::uint32_t tag_of(const PackedKeyView& key) const {
     return static_cast<std::uint32_t>((hash_(key.hash) + key.group * 0x9E37'79B9'7F4A'7C15) >> 32);
   }
@@ -126,8 +126,8 @@ class BlockHashToBlockMap {
     ++num_keys_;
   }
 
-  /// Takes the block out of the map; false if it carries no key. The bytes that key_of named stay
-  /// as they are until the block is inserted again.
+  /// Removes the block from the map; false if it carries no key. The bytes that key_of named stay
+  /// valid until the block is inserted again.
   bool erase(BlockId block) {
     Entry& entry = entries_[block];
     if (entry.role == Role::kNone) return false;
@@ -160,20 +160,20 @@ class BlockHashToBlockMap {
 
   void prefetch_entry(BlockId block) const { __builtin_prefetch(&entries_[block], 1); }
 
-  /// Reads the entry, which should be near by now.
+  /// Reads the entry, which should be in the cache by now.
   void prefetch_slot(BlockId block) const {
     __builtin_prefetch(&slots_[entries_[block].tag & slot_mask_], 1);
   }
 
-  /// For an insertion that will follow.
+  /// Prefetches for a later insertion.
   void prefetch_insert(const PackedKeyView& key, BlockId block) const {
     __builtin_prefetch(&slots_[tag_of(key) & slot_mask_], 1);
     __builtin_prefetch(&entries_[block], 1);
     __builtin_prefetch(row(block), 1);
   }
 
-  /// Takes in the whole state in canonical form: what decides later answers, not the history that
-  /// led to it, such as the places in the table.
+  /// Adds the state in canonical form: all that decides later answers, but not history, such as the
+  /// places in the table.
   /// Cost: O(num_blocks).
   void add_to(StateHash& hash) const {
     hash.add(num_keys_);
@@ -194,7 +194,7 @@ class BlockHashToBlockMap {
  private:
   using KeyLength = std::uint16_t;
 
-  /// kFirst: the table names this block. kLater: it is reached from the first one.
+  /// kFirst: the table names this block. kLater: the list from the first one leads to it.
   enum class Role : std::uint32_t { kNone, kFirst, kLater };
 
   struct Slot {
@@ -209,7 +209,7 @@ class BlockHashToBlockMap {
     Role role = Role::kNone;
   };
 
-  /// A tag has 32 bits, so a larger table would never be used.
+  /// A tag has 32 bits, so a larger table would never be used in full.
   static constexpr std::uint64_t kSlotsMax = std::uint64_t{1} << 32;
 
   template <class Word>
@@ -219,8 +219,7 @@ class BlockHashToBlockMap {
     return word;
   }
 
-  /// With the sizes of the two digests in line: a call of memcmp costs more than comparing one of
-  /// them.
+  /// The sizes of the two digests are inline: a call of memcmp costs more than comparing a digest.
   static bool equal_bytes(const char* lhs, const char* rhs, std::size_t size) {
     const auto differs_at = [lhs, rhs](std::size_t offset) {
       return load<std::uint64_t>(lhs + offset) ^ load<std::uint64_t>(rhs + offset);
@@ -233,8 +232,7 @@ class BlockHashToBlockMap {
   char* row(BlockId block) { return rows_.data() + block * row_bytes_; }
   const char* row(BlockId block) const { return rows_.data() + block * row_bytes_; }
 
-  /// The length stands at the end of the row, where a comparison meets it without touching the
-  /// entry.
+  /// The length is at the end of the row, so that a comparison need not read the entry.
   KeyLength key_length(BlockId block) const {
     KeyLength length = 0;
     std::memcpy(&length, row(block) + row_bytes_ - sizeof(length), sizeof(length));

@@ -10,7 +10,7 @@
 namespace kvfence::optimized {
 namespace {
 
-/// Blocks that are worked on in stages, so that the memory accesses of one stage overlap.
+/// How many blocks go through each stage together, so that the stage's memory accesses overlap.
 constexpr std::size_t kBatchBlocks = 32;
 
 /// Insertions ahead of the current one whose lines are fetched.
@@ -67,8 +67,8 @@ ErrorCode BlockPool::get_new_blocks(std::span<BlockId> out) {
 }
 
 void BlockPool::evict_popped(std::span<const BlockId> blocks) {
-  // Without the question whether the block is hashed: a fetch too many costs less than a branch
-  // missed.
+  // Without a check whether the block is hashed: an extra fetch costs less than a mispredicted
+  // branch.
   for (BlockId block : blocks) map_.prefetch_slot(block);
   for (BlockId block : blocks) evict(block);
 }
@@ -216,7 +216,7 @@ ErrorCode BlockPool::free_blocks(std::span<const BlockId> blocks, FreeTo to) {
   return queue_freed(blocks, to) ? ErrorCode::kNone : refuse_free(blocks, blocks.size());
 }
 
-/// Takes back the references given up so far. The code is looked for here, off the common path.
+/// Takes back the references given up so far. Finds the code here, off the common path.
 ErrorCode BlockPool::refuse_free(std::span<const BlockId> blocks, std::size_t num_released) {
   for (BlockId block : blocks.first(num_released)) {
     if (block != kNullBlockId) queue_.word(block) += kOneRef;

@@ -1,11 +1,11 @@
 #pragma once
 
-/// BlockPool: what an engine embeds. Each operation is O(1) a block and allocates nothing.
+/// BlockPool: the pool that an engine embeds. Each operation is O(1) per block and allocates
+/// nothing.
 ///
 /// A block's state is one word beside its queue links: ref_cnt in the upper 31 bits, "carries a
 /// hash" in the lowest. A block is in the free queue exactly when its ref_cnt is 0 and it is not
-/// the null block. The rules of every operation stand in contract/pool/block_pool.h. No threads: a
-/// pool belongs to one.
+/// the null block. The rules of every operation are in contract/pool/block_pool.h. Not thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -47,13 +47,13 @@ class BlockPool {
   /// Cost: O(1) if nothing is cached, else O(num_gpu_blocks).
   bool reset_prefix_cache();
 
-  /// Takes num_blocks from the head of the queue for good; their ref_cnt stays 0, and they count as
-  /// referenced. For the sinks of a KV-cache manager, at construction; not an operation of the
-  /// block pool that is compared. Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py
+  /// Takes num_blocks from the head of the queue permanently; their ref_cnt stays 0, and they count
+  /// as referenced. For the sinks of a KV-cache manager, at construction; not one of the
+  /// cross-checked operations. Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py
   /// SinkFullAttentionManager. Errors: kNoFreeBlocks
   ErrorCode take_sink_blocks(std::uint32_t num_blocks);
 
-  // For a pool that is filled by copies; not operations of the block pool that is compared.
+  // For a pool that copies fill; not among the cross-checked operations.
 
   /// Whether a lookup finds the packed key. Requires: caching, and a key that is not empty.
   bool has_key(std::string_view key) const {
@@ -78,13 +78,13 @@ class BlockPool {
     return queue_.word(block) >> kRefCntShift;
   }
 
-  /// A view into the pool, good until the next operation that changes it.
+  /// A view into the pool, valid until the next operation that changes it.
   std::string_view block_key(BlockId block) const {
     KVFENCE_CHECK(block < config_.num_gpu_blocks, "block_key of an unknown block");
     return config_.enable_caching ? map_.key_of(block) : std::string_view();
   }
 
-  /// Whether the block waits in the free queue; the one after it there, or the head. Cost: O(1).
+  /// Whether the block is in the free queue; the block after it there, or the head. Cost: O(1).
   bool is_free(BlockId block) const {
     return block < config_.num_gpu_blocks && queue_.is_queued(block);
   }
@@ -96,8 +96,8 @@ class BlockPool {
   void get_all_free_blocks(std::vector<BlockId>& out) const { queue_.get_all_free_blocks(out); }
   const BlockPoolConfig& config() const { return config_; }
 
-  /// Takes in the whole state in canonical form: what decides later answers, not the history that
-  /// led to it. The configuration stays out: states of one are compared. Cost: O(num_gpu_blocks).
+  /// Adds the state in canonical form: all that decides later answers, but not history. The
+  /// configuration stays out, since only states of one are compared. Cost: O(num_gpu_blocks).
   void add_to(StateHash& hash) const { hash.add_all(num_cached_blocks_, queue_, map_, events_); }
 
  private:
@@ -117,7 +117,7 @@ class BlockPool {
   bool queue_freed(std::span<const BlockId> blocks, FreeTo to);
 
   BlockPoolConfig config_;
-  /// In the free queue with a hash. Changes wherever a block passes into or out of that state.
+  /// Blocks in the free queue with a hash.
   std::uint32_t num_cached_blocks_ = 0;
   FreeKVCacheBlockQueue queue_;
   BlockHashToBlockMap map_;

@@ -1,10 +1,10 @@
 #pragma once
 
-/// EventLog: the KV cache events of a pool, flat, until the caller takes them.
+/// EventLog: the KV cache events of a pool in flat storage, until the caller takes them.
 ///
-/// The variable parts of the records lie back to back in arenas that keep their capacity, so a log
-/// that is emptied regularly stops allocating. take() is what builds the contract's event objects.
-/// The strings of all events have less than 4 GiB.
+/// The variable parts of the records are back to back in arenas that keep their capacity, so a log
+/// that is emptied regularly stops allocating. take() builds the contract's event objects. The
+/// strings of all events have less than 4 GiB.
 
 #include <cstdint>
 #include <optional>
@@ -23,7 +23,7 @@ namespace kvfence::optimized {
 
 class EventLog {
  public:
-  /// BlockStored comes in steps: begin, then one add_stored_block a hash.
+  /// BlockStored takes several calls: begin, then one add_stored_block per hash.
   void begin_block_stored(std::uint32_t block_size, const std::optional<LoraRequest>& lora,
                           std::optional<GroupId> group_idx,
                           std::optional<BlockHashView> parent_block_hash,
@@ -39,7 +39,7 @@ class EventLog {
   /// own.
   void take(std::vector<KVCacheEvent>& out);
 
-  /// Takes in the events so far.
+  /// Adds the events so far.
   void add_to(StateHash& hash) const {
     hash.add_all(records_, token_ids_, num_extra_keys_, extra_keys_, strings_);
   }
@@ -47,7 +47,7 @@ class EventLog {
  private:
   enum class Kind : std::uint8_t { kBlockStored, kBlockRemoved, kAllBlocksCleared };
 
-  /// What is not here follows in the arenas, in the order of the records.
+  /// The other parts follow in the arenas, in the order of the records.
   struct Record {
     Kind kind = Kind::kAllBlocksCleared;
     bool has_parent = false;
@@ -77,7 +77,7 @@ class EventLog {
 
   std::vector<Record> records_;
   std::vector<TokenId> token_ids_;
-  std::vector<std::uint32_t> num_extra_keys_;  ///< one a stored hash
+  std::vector<std::uint32_t> num_extra_keys_;  ///< one per stored hash
   std::vector<ExtraKeyRecord> extra_keys_;
   FlatLists<char> strings_;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-/// FreeKVCacheBlockQueue: the blocks nobody references, in eviction order (the head goes first), as
-/// a doubly linked list whose links are block ids in one flat array.
+/// FreeKVCacheBlockQueue: the unreferenced blocks in eviction order (the head goes first), as a
+/// doubly linked list with block ids as links in one flat array.
 ///
 /// The list is circular through a sentinel node, id num_blocks, so that no operation has a special
 /// case for an end. A node's prev is kNotQueued exactly when the block is not in the queue. Each
@@ -25,7 +25,7 @@
 
 namespace kvfence::optimized {
 
-/// Whether some id is not below num_blocks. Cost: one compare an id, vectorized.
+/// Whether some id is not below num_blocks. Cost: one compare per id, vectorized.
 inline bool has_unknown_block(std::span<const BlockId> blocks, std::uint32_t num_blocks) {
   bool unknown = false;
   for (BlockId block : blocks) unknown |= block >= num_blocks;
@@ -113,9 +113,9 @@ class FreeKVCacheBlockQueue {
     --num_free_blocks_;
   }
 
-  /// Blocks on their way into one end of the queue, which keep the order in which they are pushed.
+  /// Inserts blocks at one end of the queue, in the order in which they are pushed.
   ///
-  /// Ends with commit() or cancel(); until then the queue is not to be used.
+  /// Ends with commit() or cancel(); until then the queue must not be used.
   class Splice {
    public:
     Splice(FreeKVCacheBlockQueue& queue, FreeTo to)
@@ -161,8 +161,8 @@ class FreeKVCacheBlockQueue {
     std::uint32_t num_pushed_ = 0;
   };
 
-  /// Takes in the whole state in canonical form: what decides later answers, not the history that
-  /// led to it, such as what the prefetches aim at.
+  /// Adds the state in canonical form: all that decides later answers, but not history, such as the
+  /// prefetch hints.
   /// Cost: O(num_blocks).
   void add_to(StateHash& hash) const {
     hash.add(num_free_blocks_);

@@ -1,10 +1,10 @@
 #pragma once
 
-/// RequestHeap: a binary heap of requests that knows where each stands, so that any of them can be
-/// removed in O(log n).
+/// RequestHeap: a binary heap of requests that knows the position of each, so that any of them can
+/// be removed in O(log n).
 ///
-/// The order is handed in call by call, since what it compares lies with the owner; it must not
-/// change for a request while it is in the heap.
+/// Each call gets the order as an argument, since the owner holds the data that it compares. The
+/// order of a request must not change while it is in the heap.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,7 @@ class RequestHeap {
   /// The request that goes before all others. Requires: not empty.
   RequestIndex top() const { return heap_.front(); }
 
-  /// All requests, in no order that means anything.
+  /// All requests, in no particular order.
   std::span<const RequestIndex> unordered() const { return heap_; }
 
   void add_to(StateHash& hash) const { hash.add(heap_); }

@@ -18,13 +18,13 @@ class RunningRequests {
   bool empty() const { return size_ == 0; }
   std::uint32_t size() const { return size_; }
 
-  /// Places, holes included: what an index loop goes over.
+  /// Places for an index loop, including holes.
   std::size_t num_places() const { return places_.size(); }
 
   /// The request at a place; kNoRequest for a hole.
   RequestIndex at(std::size_t place) const { return places_[place]; }
 
-  /// The place of a request, also of one that was removed since holes were closed.
+  /// The place of a request, also of one that was removed since holes were last closed.
   std::uint32_t place_of(RequestIndex request) const { return place_of_[request]; }
 
   /// Requires: not empty.
@@ -42,7 +42,7 @@ class RunningRequests {
     ++size_;
   }
 
-  /// Requires: runs.
+  /// Requires: the request runs.
   void erase(RequestIndex request) {
     places_[place_of_[request]] = kNoRequest;
     --size_;

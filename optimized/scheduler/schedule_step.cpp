@@ -10,7 +10,7 @@
 namespace kvfence::optimized {
 namespace {
 
-/// Whether a request that waits has to be promoted first.
+/// Whether a waiting request must be promoted first.
 bool is_blocked(RequestStatus status) {
   return status != RequestStatus::kWaiting && status != RequestStatus::kPreempted;
 }
@@ -51,7 +51,7 @@ class StepPlanner {
  private:
   using Scheduled = SchedulerOutput::Scheduled;
 
-  /// What an admission starts from.
+  /// The computed tokens at an admission.
   struct Computed {
     const ComputedBlocks* hit = nullptr;
     std::uint32_t num_tokens = 0;  ///< with external ones
@@ -76,7 +76,7 @@ class StepPlanner {
     return out_.preempted.empty() && state_.pause_state == PauseState::kUnpaused;
   }
 
-  /// Whether its planned outputs are all it may give.
+  /// Whether its planned outputs reach its limit.
   bool reaches_limit(const ScheduledState& request) const {
     return request.num_output_placeholders > 0 &&
            std::int64_t{request.num_computed_tokens} + 2 - request.num_output_placeholders >=
@@ -138,8 +138,8 @@ class StepPlanner {
     }
   }
 
-  /// Slots for the tokens, at the cost of other running requests; false if the request itself had to
-  /// go.
+  /// Allocates slots for the tokens, and preempts other running requests if needed; false if the
+  /// request itself was preempted.
   bool allocate_running(RequestIndex index, std::uint32_t num_new_tokens) {
     while (!try_allocate_running(index, num_new_tokens)) {
       make_room(index);
@@ -174,8 +174,8 @@ class StepPlanner {
     out_.preempted.push_back(victim);
   }
 
-  /// Gives back what this step planned for a request. Entries stand in the order of the running
-  /// places.
+  /// Takes back the tokens that this step planned for a request. Entries are in the order of the
+  /// running places.
   void take_back(RequestIndex victim) {
     const std::uint32_t place = state_.running.place_of(victim);
     const auto entry = std::lower_bound(out_.scheduled.begin(), out_.scheduled.end(), place,
@@ -238,7 +238,7 @@ class StepPlanner {
     budget_ -= num_tokens;
   }
 
-  /// The drafts that the request's tokens reach, as the list of its entry; the others are gone too.
+  /// Adds the drafts that the request's tokens reach to its entry, and drops the others.
   std::uint32_t add_drafts(RequestIndex index, std::uint32_t num_new_tokens) {
     ScheduledState& request = state_.states[index];
     std::uint32_t num_spec_tokens = 0;
@@ -273,7 +273,7 @@ class StepPlanner {
     return first_list;
   }
 
-  /// Blocked requests that cannot be promoted are not looked at: skipping one leaves it where it is.
+  /// Does not look at blocked requests that cannot be promoted, since skipping one would not move it.
   RequestIndex next_waiting() const {
     const RequestIndex skipped = state_.retries.empty() ? kNoRequest : state_.retries.top();
     if (!state_.has_waiting()) return skipped;
@@ -296,7 +296,7 @@ class StepPlanner {
     for (RequestIndex index : again) state_.look_at(index);
   }
 
-  /// Runs, loads or skips the request at hand; false if it ends the phase.
+  /// Runs, loads or skips the request; false if it ends the phase.
   bool admit(RequestIndex index) {
     const ScheduledState& request = state_.states[index];
     if (is_blocked(request.status)) promote(index);
@@ -421,7 +421,7 @@ class StepPlanner {
     (was_preempted ? stats.preempted_hits : stats.hits) += computed.num_external_tokens;
   }
 
-  /// Into skipped_waiting, or on in its place there, not to be looked at again in this step.
+  /// Moves the request to skipped_waiting, or leaves it there; this step does not look at it again.
   void skip(RequestIndex index) {
     if (state_.states[index].place == RequestPlace::kSkippedWaiting) {
       state_.do_not_look_at(index);
@@ -431,7 +431,7 @@ class StepPlanner {
     state_.push_skipped(index);
   }
 
-  /// Steps of before a forced preemption become stale where the request stops being preempted.
+  /// Makes the steps from before a forced preemption stale when the request stops being preempted.
   void move_on(RequestIndex index) {
     ScheduledState& request = state_.states[index];
     if (request.status != RequestStatus::kPreempted) return;
@@ -514,10 +514,10 @@ class StepPlanner {
   const std::optional<std::uint32_t> mamba_block_size_;
 
   std::uint32_t budget_ = 0;
-  /// Running requests that the loop is going to pass over (Rules::priority_victim_shifts_loop).
+  /// Running requests that the loop will miss (Rules::priority_victim_shifts_loop).
   std::uint32_t num_hidden_ = 0;
-  std::uint32_t num_dropped_ = 0;  ///< entries of out_ whose request lost its blocks again
-  /// The request that was its own victim, or at which the waiting ones ended.
+  std::uint32_t num_dropped_ = 0;  ///< entries of out_ whose request was preempted afterwards
+  /// The request that preempted itself, or at which the waiting phase ended.
   RequestIndex ended_at_ = kNoRequest;
 };
 

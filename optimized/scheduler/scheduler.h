@@ -1,11 +1,11 @@
 #pragma once
 
-/// Scheduler: what an engine embeds. The rules of every operation stand in
+/// Scheduler: the scheduler that an engine embeds. The rules of every operation are in
 /// contract/scheduler/scheduler.h.
 ///
-/// A step costs what it schedules, admits, preempts and ends: requests that wait for something are
-/// not looked at, and a decode token inside a block does not reach the KV cache. No threads: a
-/// scheduler belongs to one.
+/// A step is O(requests that it schedules, admits, preempts and ends). It does not look at requests
+/// that wait for something, and a decode token inside a block does not call the KV cache. Not
+/// thread-safe.
 
 #include <cstdint>
 #include <optional>

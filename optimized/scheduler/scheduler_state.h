@@ -1,9 +1,9 @@
 #pragma once
 
-/// SchedulerState: the requests of a scheduler, the places where they stand, and what becomes of
-/// one when it is preempted or ends: what planning a step and taking its output share.
+/// SchedulerState: the requests of a scheduler and their places, with preemption and end of a
+/// request. Planning a step and taking its output share it.
 ///
-/// Requests live in slots that are indexed by RequestIndex. What every step reads of one lies in 64
+/// Requests are in slots that are indexed by RequestIndex. The data that every step reads are in 64
 /// bytes (ScheduledState), the rest elsewhere (RequestRecord).
 
 #include <array>
@@ -30,15 +30,15 @@
 
 namespace kvfence::optimized {
 
-/// Where a request stands.
+/// The place of a request.
 enum class RequestPlace : std::uint8_t {
-  kNone,  ///< finished, and held or gone
+  kNone,  ///< finished, and held or released
   kWaiting,
   kSkippedWaiting,
   kRunning,
 };
 
-/// What a step reads and writes of a request it schedules. Counts are tokens.
+/// The data of a request that its steps read and write. Counts are tokens.
 struct alignas(64) ScheduledState {
   std::uint32_t num_tokens = 0;
   std::uint32_t num_prompt_tokens = 0;
@@ -47,7 +47,7 @@ struct alignas(64) ScheduledState {
   std::uint32_t num_spec_tokens = 0;
   std::uint32_t max_total_tokens = 0;  ///< prompt and max_tokens
   std::uint32_t min_total_tokens = 0;  ///< prompt and min_tokens
-  /// Up to which the KV cache has nothing to do for it (KVCacheManager::num_settled_tokens).
+  /// Up to here the KV cache has nothing to do for it (KVCacheManager::num_settled_tokens).
   std::uint32_t num_settled_tokens = 0;
   std::uint64_t last_step = 0;      ///< the last that scheduled it and was not reset since
   std::uint64_t stale_through = 0;  ///< steps up to this one are stale for it
@@ -59,7 +59,7 @@ struct alignas(64) ScheduledState {
   bool has_stop_tokens = false;
   bool is_prefill_chunk = false;  ///< its last step did not sample
 
-  /// num_settled_tokens follow from the KV cache.
+  /// Without num_settled_tokens, which follows from the KV cache.
   void add_to(StateHash& hash) const {
     hash.add_all(num_tokens, num_prompt_tokens, num_computed_tokens, num_output_placeholders,
                  num_spec_tokens, max_total_tokens, min_total_tokens, last_step, stale_through,
@@ -68,7 +68,7 @@ struct alignas(64) ScheduledState {
   }
 };
 
-/// The rest of a request; what a token adds to lies in its first cache line.
+/// The rest of a request. A new token writes only to the first cache line.
 struct alignas(64) RequestRecord {
   explicit RequestRecord(Request tokens) : request(std::move(tokens)) {}
 
@@ -77,7 +77,7 @@ struct alignas(64) RequestRecord {
   std::vector<TokenId> stop_token_ids;
   /// Its rank in skipped_waiting and, under priority, in waiting: the smaller first, then the id.
   std::uint64_t rank = 0;
-  /// Steps up to this one become stale once it is not kPreempted any more.
+  /// Steps up to this one become stale once it is no longer kPreempted.
   std::uint64_t forced_through = 0;
   KVTransferParams kv_transfer_params;
   bool skip_reading_prefix_cache = false;
@@ -92,7 +92,7 @@ struct alignas(64) RequestRecord {
   }
 };
 
-/// What is kept of a step until its output comes.
+/// The record of a step until its output comes.
 struct StepInFlight {
   std::uint64_t step = 0;
   std::vector<SchedulerOutput::Scheduled> scheduled;
@@ -108,14 +108,14 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   const Rules& rules() const { return config.kv_cache.pool.rules; }
   bool is_priority() const { return config.policy == SchedulingPolicy::kPriority; }
 
-  /// A slot with the request in it, in no place yet.
+  /// Puts the request into a slot, in no place yet.
   RequestIndex insert(const NewRequest& new_request);
   std::optional<RequestIndex> find(std::string_view id) const;
   bool is_there(RequestIndex request) const {
     return request < records.size() && records[request].is_there;
   }
 
-  /// Whether a load is under way that was not reported yet.
+  /// Whether it has a load under way that was not reported yet.
   bool is_loading(RequestIndex request) const {
     return states[request].status == RequestStatus::kWaitingForRemoteKVs &&
            !records[request].is_promotable;
@@ -152,12 +152,12 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   RequestIndex first_waiting() const {
     return is_priority() ? waiting_heap.top() : waiting_list.front();
   }
-  /// Under priority its rank decides where.
+  /// Under priority the rank decides the position.
   void push_waiting(RequestIndex request, bool at_front);
 
-  // skipped_waiting: all of it as a list, and those that the next step has to look at as a heap.
-  // Under FCFS the list is in order: requests join at its end and leave from anywhere, since those
-  // that a step looks at and leaves there keep their order before the others.
+  // skipped_waiting: a list of all requests, and a heap of those that the next step must look at.
+  // Under FCFS the list is in order: requests join at its end and leave from anywhere, and those that
+  // a step looks at and leaves there keep their order before the others.
   void push_skipped(RequestIndex request);
   void look_at(RequestIndex request) { retries.push(request, by_rank()); }
   void do_not_look_at(RequestIndex request) { retries.erase(request, by_rank()); }
@@ -174,17 +174,17 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   /// The running request that loses its blocks next.
   RequestIndex victim() const { return is_priority() ? victims.top() : running.back(); }
 
-  /// Takes an unfinished request out of its place.
+  /// Removes an unfinished request from its place.
   void leave_place(RequestIndex request);
 
-  /// To the head of waiting, without blocks. Requires: runs.
+  /// Moves the request to the head of waiting, without blocks. Requires: it runs.
   void preempt(RequestIndex request);
 
-  /// Ends a request that stands nowhere any more. Its blocks stay while it loads and the load was
-  /// not reported.
+  /// Ends a request that has left its place. It keeps its blocks while its load is under way and not
+  /// reported.
   void finish(RequestIndex request, RequestStatus status);
 
-  /// Frees the blocks of a finished request, which is then gone.
+  /// Frees the blocks of a finished request, and forgets the request.
   void release(RequestIndex request);
 
   /// The step that reported these finished requests to the workers is over.
@@ -290,9 +290,9 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
 /// Cost: O(requests scheduled, preempted, admitted or asked again, and their new blocks).
 void schedule_step(SchedulerState& state, SchedulerOutput& out);
 
-// Taking in what a step produced: the rules of update_from_output (take_output.cpp).
+// Takes the output of a step: the rules of update_from_output (take_output.cpp).
 
-/// Whether update_from_output has to be refused, and why. Changes nothing but scratch storage.
+/// The error of update_from_output, if any. Changes only scratch storage.
 ErrorCode check_output(SchedulerState& state, const SchedulerOutput& scheduler_output,
                        const ModelRunnerOutput& model_runner_output);
 

@@ -72,7 +72,7 @@ class OutputTaker {
   }
 
  private:
-  /// kRunning: not at all.
+  /// kRunning: it does not end.
   struct End {
     RequestStatus status = RequestStatus::kRunning;
     bool is_stop_token = false;
@@ -90,8 +90,8 @@ class OutputTaker {
     return num_tokens;
   }
 
-  /// Whether the request has an invalid block; if so, its computed tokens end before the first that
-  /// no earlier request of the pass has.
+  /// Whether the request has an invalid block. If so, cuts its computed tokens before the first one
+  /// that no earlier request of the pass has.
   bool cut_back(RequestIndex index, std::vector<BlockId>* blocks_to_evict) {
     ScheduledState& request = state_.states[index];
     const std::uint32_t num_computed_tokens =
@@ -167,7 +167,7 @@ class OutputTaker {
     for (std::size_t i = 0; i + 1 < num_sampled; ++i) ++stats.num_accepted_tokens_per_pos[i];
   }
 
-  /// How the request ends after the token that it has just got, if it does.
+  /// How the request ends after its newest token, if it does.
   End end_after(RequestIndex index, TokenId token) const {
     const ScheduledState& request = state_.states[index];
     if (request.num_tokens < request.min_total_tokens) return {};
@@ -186,7 +186,8 @@ class OutputTaker {
     return {};
   }
 
-  /// Fetches what a later entry's tokens go to: first the request, then the end of its tokens.
+  /// Prefetches the destination of a later entry's tokens: first the request, then the end of its
+  /// tokens.
   void prefetch(std::size_t entry) const {
     constexpr std::size_t kDistance = 16;
     const std::vector<Scheduled>& scheduled = step_.scheduled;
@@ -270,7 +271,7 @@ class OutputTaker {
   const StepInFlight& step_;
   EngineCoreOutputs& out_;
 
-  // Invalid blocks are rare: nothing here is kept for the next time.
+  // Invalid blocks are rare, so this storage is not reused.
   std::vector<BlockId> invalid_blocks_;  ///< ascending
   std::vector<bool> is_marked_;          ///< as invalid_blocks_: new to an earlier request
   std::vector<RequestIndex> affected_;   ///< kFail: loading ones, then running ones

@@ -52,13 +52,13 @@ class RealTierFiles final : public TierFiles {
 
   void restart(bool overtaken) override {
     is_listed_ = false;
-    // The engine before has shut its tier down and may keep it longer than that.
+    // The former engine has shut its tier down, but may keep it for longer.
     tier_->shutdown();
     if (overtaken) act_as_writer(0, WriterAct::kClaims);
     tier_ = std::make_unique<FileTier>(config_, primary_, faulty_);
   }
 
-  /// By a tier of its own, that has no faults.
+  /// Stores through a separate tier without faults.
   void add(OffloadKeyView key, std::span<const std::byte> block) override {
     path_of(key);
     is_listed_ = false;
@@ -104,7 +104,7 @@ class RealTierFiles final : public TierFiles {
     std::filesystem::copy_file(source, target, std::filesystem::copy_options::overwrite_existing);
   }
 
-  /// A handle of its own keeps a lock from the tier as another process does.
+  /// A separate handle keeps a lock from the tier as another process does.
   void act_as_writer(std::uint32_t number, WriterAct act) override {
     is_listed_ = false;
     const std::string name = writers_path_ + "/" + std::to_string(number);
@@ -145,7 +145,7 @@ class RealTierFiles final : public TierFiles {
       std::ifstream file(path, std::ios::binary);
       const std::string bytes(std::istreambuf_iterator<char>(file), {});
       StateHash one;
-      // Of a temporary file only the writer's part of its name says something.
+      // Only the writer's part of a temporary file's name has a meaning.
       one.add(path.ends_with(".tmp") ? writer_of(entry.path().filename().string())
                                      : path.substr(folder_.path().size()));
       one.add(bytes);
@@ -157,10 +157,10 @@ class RealTierFiles final : public TierFiles {
   }
 
  private:
-  /// Of a temporary file's name.
+  /// The writer's part of a temporary file's name.
   static std::string writer_of(const std::string& name) { return name.substr(0, name.find('.')); }
 
-  /// Where the key's file is; from now on it is known by its key.
+  /// The path of the key's file. Remembers the key of the path.
   const std::string& path_of(OffloadKeyView key) {
     std::string path = mapper_.get_file_name(key);
     return keys_by_path_.try_emplace(std::move(path), key).first->first;

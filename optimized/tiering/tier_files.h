@@ -1,7 +1,7 @@
 #pragma once
 
-/// The files of a scripted file tier: contract/tiering/tier_files.h over
-/// optimized/files/file_tier.h, on real files in a temporary folder of their own.
+/// The files of a scripted file tier: implements contract/tiering/tier_files.h with
+/// optimized/files/file_tier.h, on real files in its own temporary folder.
 
 #include <memory>
 
@@ -9,7 +9,7 @@
 
 namespace kvfence::optimized {
 
-/// Throws as TemporaryFolder does, and std::system_error if the system has no more threads.
+/// Throws as TemporaryFolder, and std::system_error if the system has no more threads.
 std::unique_ptr<TierFiles> make_tier_files(PrimaryKvView primary);
 
 }  // namespace kvfence::optimized

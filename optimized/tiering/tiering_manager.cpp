@@ -10,7 +10,7 @@ namespace kvfence::optimized {
 
 namespace {
 
-/// What was checked before is not refused.
+/// For calls whose arguments were checked before.
 void must(ErrorCode code) {
   KVFENCE_CHECK(code == ErrorCode::kNone, "refused by the primary tier");
 }
@@ -74,7 +74,7 @@ LookupResult TieringOffloadingManager::ask_tiers(OffloadKeyView key,
   return result;
 }
 
-/// False if nothing can go for the block.
+/// False if no block can be evicted for it.
 bool TieringOffloadingManager::initiate_promotion(std::uint32_t tier, OffloadKeyView key,
                                                   const RequestContext& request) {
   bool stored = false;
@@ -87,14 +87,14 @@ bool TieringOffloadingManager::initiate_promotion(std::uint32_t tier, OffloadKey
   return true;
 }
 
-/// The one to which a promotion is to be added.
+/// The group for a new promotion.
 auto TieringOffloadingManager::group_of(std::uint32_t tier, std::string_view req_id) -> Group& {
   Queue& queue = queues_[tier];
   const auto id_of = [&](RequestIndex group) -> std::string_view {
     return queue.groups[group].req_id;
   };
   if (queue.num_groups > 0) {
-    // Lookups of a request mostly come together.
+    // Lookups of one request mostly come together.
     Group& last = queue.groups[queue.num_groups - 1];
     if (last.req_id == req_id) return last;
     const auto found = queue.ids.find(req_id, id_of);
@@ -157,7 +157,7 @@ ErrorCode TieringOffloadingManager::prepare_store(std::span<const OffloadKeyView
   return ErrorCode::kNone;
 }
 
-/// What is new is not ready.
+/// New blocks are not ready, so they do not cascade.
 void TieringOffloadingManager::cascade_held(std::span<const OffloadKeyView> keys,
                                             const RequestContext& request,
                                             const RequestLevel& wanted) {
@@ -237,7 +237,7 @@ void TieringOffloadingManager::submit_promotions() {
   num_pending_ = 0;
 }
 
-/// Leaves the group without blocks.
+/// Empties the group.
 void TieringOffloadingManager::submit_group(std::uint32_t tier, Group& group) {
   const TierJobId id = next_job_id_++;
   Job& job = jobs_.insert(id);
@@ -251,7 +251,7 @@ void TieringOffloadingManager::submit_group(std::uint32_t tier, Group& group) {
   tiers_[tier]->submit_load({id, views_of(job.blocks), slots_, {job.req_id}});
 }
 
-/// Good until the next call, and as long as the blocks stay or nothing is inserted.
+/// Valid until the next call, while the blocks stay or nothing is inserted.
 std::span<const OffloadKeyView> TieringOffloadingManager::views_of(std::span<const Index> blocks) {
   views_.clear();
   for (Index block : blocks) views_.push_back(policy().key_of(block));

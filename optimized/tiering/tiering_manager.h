@@ -2,10 +2,10 @@
 
 /// TieringOffloadingManager: jobs and queued promotions around an OffloadingManager.
 ///
-/// A block that a transfer holds stays where it is, so a job names its blocks by their place in the
-/// primary tier and keeps no keys. What a caller may still end, and what it may not, is kept by
-/// slot. Jobs and promotions keep the storage of those before them. The rules of every operation
-/// stand in contract/tiering/tiering_manager.h. No threads: a manager belongs to one.
+/// A block that a transfer holds stays in its place, so a job names its blocks by their place in
+/// the primary tier and keeps no keys. A record per slot says which uses of the block a caller may
+/// still end. Jobs and promotions reuse the storage of former ones. The rules of every operation
+/// are in contract/tiering/tiering_manager.h. Not thread-safe.
 
 #include <cstdint>
 #include <span>
@@ -26,9 +26,9 @@ namespace kvfence::optimized {
 class TieringOffloadingManager final : public TieringView {
  public:
   /// Requires: check_tiering_config(primary) finds nothing wrong; capacity <= 2^28.
-  /// Cost: O(capacity). What is allocated later are lists as long as the longest call and as many
-  /// jobs as were under way at once, which keep their capacity, names of requests beyond a string's
-  /// own storage, keys that a promotion evicts, and what the caller takes over.
+  /// Cost: O(capacity). Later allocations: lists as long as the longest call and jobs for the most
+  /// under way at once, which keep their capacity; names of requests beyond a string's own storage;
+  /// keys that a promotion evicts; and what the caller takes over.
   TieringOffloadingManager(const OffloadingManagerConfig& primary,
                            std::vector<SecondaryTierHandle> tiers);
 
@@ -74,7 +74,7 @@ class TieringOffloadingManager final : public TieringView {
     std::vector<Index> blocks;
   };
 
-  /// What is queued for a tier. Groups beyond num_groups are storage.
+  /// The promotions queued for a tier. Groups beyond num_groups are storage.
   struct Queue {
     RequestIds ids;
     std::vector<Group> groups;
@@ -87,7 +87,7 @@ class TieringOffloadingManager final : public TieringView {
     std::vector<std::uint32_t> tiers;  ///< ascending; none if the entry is free
   };
 
-  /// What holds the block in a slot, beside cascades.
+  /// The uses that hold the block in a slot, beside cascades.
   struct SlotUse {
     std::uint32_t num_loads = 0;
     bool is_promoted = false;  ///< queued or under way

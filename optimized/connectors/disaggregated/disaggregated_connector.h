@@ -9,7 +9,7 @@
 
 namespace kvfence::optimized {
 
-/// Requires: check_spec(spec) finds nothing; rank is one of that engine.
+/// Requires: check_spec(spec) finds nothing; rank is one of the engine's.
 std::unique_ptr<kvfence::DisaggregatedProducer> make_disaggregated_producer(
     const DisaggregatedSpec& spec);
 std::unique_ptr<kvfence::DisaggregatedConsumer> make_disaggregated_consumer(

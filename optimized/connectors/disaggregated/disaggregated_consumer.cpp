@@ -1,7 +1,7 @@
-/// DisaggregatedConsumer: the scheduler's half of the engine that reads prompts that another one
-/// computed. The rules are in contract/connectors/disaggregated/disaggregated_connector.h. A step
-/// costs the requests that got blocks or finished, and allocates nothing but their metadata;
-/// heartbeats, when they are due, cost the requests whose leases are renewed.
+/// DisaggregatedConsumer: the scheduler's half of the engine that reads prompts which another
+/// engine computed. The rules are in contract/connectors/disaggregated/disaggregated_connector.h. A
+/// step is O(requests that got blocks or finished), and allocates only their metadata. Heartbeats,
+/// when they are due, are O(requests with leases to renew).
 
 #include <algorithm>
 #include <cstddef>
@@ -88,7 +88,7 @@ class DisaggregatedConsumer final
                         const BlocksByGroup&) override {
     if (wants_prompt(request)) receive(request);
     stop_renewing(request.index);
-    // The next request of this index is another one.
+    // The index may be given to another request.
     if (request.index < known_.size()) known_[request.index].has_received = false;
     return false;
   }
@@ -102,14 +102,14 @@ class DisaggregatedConsumer final
   }
 
  private:
-  /// What is kept of a request; of one that is not known, this.
+  /// The record of a request; as initialized if the request is not known.
   struct Known {
     bool has_received = false;
     std::uint32_t lease = 0;  ///< of one that is being renewed
     void add_to(StateHash& hash) const { hash.add_all(has_received, lease); }
   };
 
-  /// A remote request, in a slot that another one takes over when nobody needs it.
+  /// A remote request, in a slot that another one reuses when no request needs this one.
   struct Lease {
     std::string id;                  ///< of the remote request
     std::uint32_t num_requests = 0;  ///< that asked for it and still need it
@@ -133,7 +133,7 @@ class DisaggregatedConsumer final
     return known_[request];
   }
 
-  /// The request's entry in the metadata for the workers. It does not want its prompt any more.
+  /// The request's entry in the metadata for the workers. Its prompt is no longer wanted.
   ConsumerMetadata::Receive& receive(const ConnectorRequest& request) {
     known(request.index).has_received = true;
     ConsumerMetadata::Receive& out = metadata_.reqs_to_recv.emplace_back();
@@ -142,7 +142,7 @@ class DisaggregatedConsumer final
     return out;
   }
 
-  /// Each block that is to be filled, from its place at the producer.
+  /// Maps each block to fill to its place at the producer.
   static void read_group(ConnectorHost& host, const std::vector<BlockId>& local,
                          const std::vector<BlockId>& remote, ConsumerMetadata::Receive& out) {
     for (std::size_t place = 0; place < local.size(); ++place) {
@@ -165,7 +165,7 @@ class DisaggregatedConsumer final
     return lease;
   }
 
-  /// For this request; the lease is renewed as long as another one needs it.
+  /// Ends the renewal for this request; another request that needs the lease still renews it.
   void stop_renewing(RequestIndex request) {
     if (!renewing_.erase(request)) return;
     const std::uint32_t lease = known_[request].lease;

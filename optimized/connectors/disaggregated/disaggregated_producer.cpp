@@ -1,6 +1,6 @@
 /// DisaggregatedProducer: the scheduler's half of the engine that computes prompts for another one.
-/// The rules are in contract/connectors/disaggregated/disaggregated_connector.h. A step costs the
-/// requests that got blocks or finished, and allocates nothing but their metadata.
+/// The rules are in contract/connectors/disaggregated/disaggregated_connector.h. A step is
+/// O(requests that got blocks or finished), and allocates only their metadata.
 
 #include <algorithm>
 #include <cstddef>
@@ -67,7 +67,7 @@ class DisaggregatedProducer final
                         const BlocksByGroup& blocks) override {
     has_params_ = false;
     if (!request.params.do_remote_decode) return false;
-    // The next request of this index is another one.
+    // The index may be given to another request.
     if (request.index < named_in_.size()) named_in_[request.index] = 0;
     if (!is_sent(request, blocks)) {
       metadata_.reqs_not_processed.emplace_back(request.id);
@@ -125,8 +125,8 @@ class DisaggregatedProducer final
   ProducerMetadata metadata_;
   std::shared_ptr<const ProducerMetadata> nothing_to_report_;
 
-  std::vector<RemotePrefill> remote_prefills_;  ///< that nobody has taken
-  bool has_params_ = false;  ///< the last of them is of the request that finished last
+  std::vector<RemotePrefill> remote_prefills_;  ///< not taken yet
+  bool has_params_ = false;  ///< the last of them belongs to the request that finished last
 };
 
 }  // namespace

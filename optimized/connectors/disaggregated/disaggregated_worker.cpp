@@ -1,6 +1,6 @@
-/// The workers' halves of a disaggregated pair. The rules stand in
-/// contract/connectors/disaggregated/disaggregated_connector.h. Neither allocates once it has seen
-/// its largest load.
+/// The workers' halves of a disaggregated pair. The rules are in
+/// contract/connectors/disaggregated/disaggregated_connector.h. Neither half allocates once it has
+/// seen its largest load.
 
 #include <algorithm>
 #include <cstddef>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::uint32_t kBitsPerWord = 64;
 
-/// The ranks of the other engine that a rank has to do with: a run of them.
+/// The consecutive ranks of the other engine with which a rank communicates.
 struct PeerRanks {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
@@ -44,8 +44,8 @@ PeerRanks peer_ranks(std::uint32_t rank, std::uint32_t world_size, std::uint32_t
 
 // ---- Producer ----
 
-/// A step costs the requests that it names, the notices that came, and O(log n) for each deadline
-/// that is set, renewed, dropped or passed, of the n that are waited for.
+/// A step is O(requests that it names + notices that came), and O(log n) per deadline that is set,
+/// renewed, dropped or passed, of the n pending ones.
 class DisaggregatedProducerWorker final
     : public Cloning<DisaggregatedProducerWorker, DisaggregatedWorker> {
  public:
@@ -92,12 +92,12 @@ class DisaggregatedProducerWorker final
   }
 
  private:
-  /// A request that is expected, in a slot that another one takes over later.
+  /// An expected request, in a slot that another one reuses later.
   struct Expected {
     std::string id;
     std::uint32_t num_missing = 0;  ///< readers that are not done with it
     Seconds expires = 0;            ///< if it is in the heap
-    std::uint64_t number = 0;       ///< of its deadline, in the order in which they were set
+    std::uint64_t number = 0;       ///< of its deadline, in the order of setting
     void add_to(StateHash& hash) const { hash.add_all(id, num_missing, expires, number); }
   };
 
@@ -120,7 +120,7 @@ class DisaggregatedProducerWorker final
     return slot;
   }
 
-  /// Not expected any more. Its name stays readable until the next one is.
+  /// Ends the expectation. The name stays readable until the next request is expected.
   void forget(std::uint32_t slot) {
     if (deadlines_.contains(slot)) deadlines_.erase(slot, sooner());
     expected_.erase(slot);
@@ -142,7 +142,7 @@ class DisaggregatedProducerWorker final
     deadlines_.push(slot, sooner());
   }
 
-  /// That rank does not need the request any more. Whether none does.
+  /// The rank no longer needs the request. Returns whether no rank does.
   bool is_last_word(std::uint32_t slot, std::uint32_t rank) {
     if (!readers_.contains(rank)) return false;
     const std::uint32_t reader = rank - readers_.first;
@@ -184,7 +184,7 @@ class DisaggregatedProducerWorker final
 
 // ---- Consumer ----
 
-/// A step costs the reads that it starts and those that ended, with their blocks.
+/// A step is O(blocks of the reads that it starts and of those that ended).
 class DisaggregatedConsumerWorker final
     : public Cloning<DisaggregatedConsumerWorker, DisaggregatedWorker> {
  public:
@@ -230,7 +230,7 @@ class DisaggregatedConsumerWorker final
   void add_to(StateHash& hash) const override { hash.add_all(receiving_, slot_of_read_); }
 
  private:
-  /// A request that is read, in a slot that another one takes over later.
+  /// A request that is being read, in a slot that another one reuses later.
   struct Receiving {
     std::string request;
     std::vector<BlockId> local_blocks;
@@ -250,7 +250,7 @@ class DisaggregatedConsumerWorker final
     }
   }
 
-  /// Of what stands in notice_, to each producer.
+  /// Sends notice_ to each producer.
   void send_notices(bool is_heartbeat) {
     notice_.is_heartbeat = is_heartbeat;
     for (std::uint32_t index = 0; index < producers_.count; ++index) {

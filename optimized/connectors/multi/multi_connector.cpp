@@ -30,8 +30,8 @@ void copy_to(const RequestNumbers& extra_async_saves, std::vector<ExtraAsyncSave
   });
 }
 
-/// What is allocated later is as much as the most requests had at once, names of requests beyond a
-/// string's own storage, a step's metadata, and what the children and the caller take.
+/// Later allocations: storage for the largest number of requests at once, names of requests beyond
+/// a string's own storage, a step's metadata, and what the children and the caller take.
 class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorScheduler> {
  public:
   MultiScheduler(const Rules& rules, std::vector<KVConnectorHandle> children)
@@ -229,7 +229,7 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
   std::vector<std::vector<CompletedJob>> jobs_of_children_;
 };
 
-/// What is allocated later is as MultiScheduler's, and the statistics of steps that have some.
+/// Later allocations: as in MultiScheduler, and the statistics of steps that have some.
 class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
  public:
   explicit MultiWorker(std::vector<MultiConnectorChildWorker> children)
@@ -345,7 +345,7 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
   std::uint32_t num_children() const { return static_cast<std::uint32_t>(children_.size()); }
   KVConnectorWorker& worker(std::uint32_t place) { return *children_[place].worker.get(); }
 
-  /// Whether a notice that the request is sent is not the last one.
+  /// Whether more notices that the request is sent are to come.
   bool swallow(std::string_view request) {
     std::uint32_t* extra = extra_async_saves_.find(request);
     if (!extra) return false;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Both halves of MultiConnector. The rules of every operation stand in
-/// contract/connectors/multi/multi_connector.h. No threads: a connector belongs to one.
+/// Both halves of MultiConnector. The rules of every operation are in
+/// contract/connectors/multi/multi_connector.h. Not thread-safe.
 
 #include <memory>
 #include <vector>

@@ -1,9 +1,9 @@
 /// FencingConnectorScheduler: the scheduler's half of an offloading connector under
-/// Rules::offload_fences_reuse. The rules stand in
+/// Rules::offload_fences_reuse. The rules are in
 /// contract/connectors/offloading/offloading_connector.h under "fence".
 ///
-/// A step costs its requests, their new blocks and the jobs that it flushes. What watches a block,
-/// and where a block stands in the tables of windowed groups, is found by the block's id.
+/// A step is O(its requests + their new blocks + the jobs that it flushes). The block's id leads to
+/// the jobs that watch a block, and to its places in the tables of windowed groups.
 
 #include <algorithm>
 #include <cstddef>
@@ -43,8 +43,8 @@ std::uint32_t window_of(const KVCacheSpec& spec, std::uint32_t offloaded_block_s
   return ceil_div(spec.sliding_window, offloaded_block_size);
 }
 
-/// The last GPU blocks of an offloaded one that a load may want: Mamba's last state, and where each
-/// token has one, that before the last token of a prompt.
+/// How many of the last GPU blocks of an offloaded block a load may want: Mamba's last state, and
+/// where each token has a state, also that before the last token of a prompt.
 std::uint32_t num_needed_of(const KVCacheSpec& spec, std::uint32_t block_size_factor) {
   if (spec.kind != KVCacheSpecKind::kMamba) return block_size_factor;
   return std::min(block_size_factor, spec.block_size == 1 ? 2U : 1U);
@@ -240,7 +240,7 @@ class FencingConnectorScheduler final
     offloaded_.take_events(/*block_size=*/0, /*has_groups=*/true, out);
   }
 
-  /// Cost: O(capacity + blocks + what is known).
+  /// Cost: O(capacity + blocks + known requests + jobs).
   bool reset_cache() override {
     if (!offloaded_.reset_cache()) return false;
     while (!jobs_in_order_.empty()) {
@@ -269,14 +269,14 @@ class FencingConnectorScheduler final
 
   void add_to(StateHash& hash) const override {
     hash.add_all(offloaded_, jobs_in_order_, next_job_id_, step_, allocated_, tracked_, jobs_);
-    hash.add_kept(slot_of_request_, watches_, places_);  // some until the block is allocated
+    hash.add_kept(slot_of_request_, watches_, places_);  // stale entries drop out on allocation
     metadata_.add_to(hash);
   }
 
  private:
   static constexpr std::uint32_t kNone = OpenTable<JobId>::kNone;
 
-  /// What is fixed of a group.
+  /// The constants of a group.
   struct Group {
     std::uint32_t block_size = 0;            ///< tokens of a GPU block
     std::uint32_t offloaded_block_size = 0;  ///< tokens
@@ -297,9 +297,9 @@ class FencingConnectorScheduler final
     void add_to(StateHash& hash) const { hash.add_all(keys, block_ids, cursor, num_hit_blocks); }
   };
 
-  /// A known request, in a slot that another one takes over later.
+  /// A known request, in a slot that another one reuses later.
   struct Tracked {
-    std::string id;                      ///< for the tiers, also once its index is another one's
+    std::string id;                      ///< for the tiers, also once another request has its index
     std::vector<Table> tables;           ///< by group
     std::uint32_t num_local_tokens = 0;  ///< of the last lookup
     std::optional<std::uint32_t> max_offload_tokens;
@@ -320,7 +320,7 @@ class FencingConnectorScheduler final
     void add_to(StateHash& hash) const { hash.add_all(group, index); }
   };
 
-  /// A job under way; in a list of its request.
+  /// A job under way, in a list of its request.
   struct Job {
     JobId id = 0;
     std::uint32_t tracked = 0;
@@ -385,7 +385,7 @@ class FencingConnectorScheduler final
     }
   }
 
-  /// Whether the GPU has all of an offloaded block that a load may want.
+  /// Whether the GPU has every part of an offloaded block that a load may want.
   bool is_whole(const Group& group, const Table& table, std::uint32_t index) const {
     const std::size_t end = std::size_t{index + 1} * block_size_factor_;
     for (std::size_t place = end - group.num_needed; place < end; ++place) {
@@ -412,7 +412,7 @@ class FencingConnectorScheduler final
     std::uint32_t limit = has_windowed && num_tokens > 0 ? num_tokens - 1 : num_tokens;
     std::uint32_t total = 0;
     bool is_deferred = false;
-    std::size_t first = 0;  // of the groups, in the order of lookup, that the pass asks
+    std::size_t first = 0;  // the first group, in the order of lookup, that the pass asks
     for (bool has_pass = true; has_pass;) {
       has_pass = false;
       std::size_t next_first = 0;
@@ -566,7 +566,7 @@ class FencingConnectorScheduler final
     }
   }
 
-  /// Its request's blocks may be used again from now on.
+  /// The blocks of the job's request may be reused from now on.
   void watch(std::uint32_t at) {
     Job& job = jobs_[at];
     for (BlockId block : job.unwatched) watches_.push(block, job.id);
@@ -587,7 +587,7 @@ class FencingConnectorScheduler final
     }
   }
 
-  /// The ids of this step stand in no table yet, so that whatever is found is stale.
+  /// The ids of this step are in no table yet, so every place found is stale.
   void zero_stale_ids() {
     if (num_full_groups_ == groups_.size()) return;
     for (BlockId block : allocated_) {
@@ -702,7 +702,7 @@ class FencingConnectorScheduler final
           std::min(num_tokens / group.offloaded_block_size, table.keys.size());
       for (std::uint32_t index = table.cursor; index < end; ++index) {
         if (!is_whole(group, table, index)) continue;
-        // A hit ends at a boundary of full attention; only the window before it can be loaded.
+        // A hit ends at a boundary of full attention, and only the window before it can be loaded.
         if (group.alignment > 0 && index % group.alignment < group.alignment - group.window) {
           continue;
         }
@@ -712,7 +712,7 @@ class FencingConnectorScheduler final
     }
   }
 
-  /// Stores what is prepared, of refs_.
+  /// Stores the prepared blocks of refs_.
   void add_store(std::uint32_t slot, const ConnectorRequest& request) {
     const Tracked& tracked = tracked_[slot];
     touch(tracked);
@@ -768,8 +768,8 @@ class FencingConnectorScheduler final
   RequestList jobs_in_order_;  ///< their slots, in ascending order of the ids
   JobId next_job_id_ = 0;
 
-  BlockLists<JobId> watches_;  ///< those of jobs that are over drop out when the block is allocated
-  BlockLists<Place> places_;   ///< where a block stands, or stood, in tables of windowed groups
+  BlockLists<JobId> watches_;  ///< those of ended jobs drop out when the block is allocated
+  BlockLists<Place> places_;   ///< the places of a block, also former ones, in windowed tables
 
   // Of the step under way.
   std::uint64_t step_ = 1;

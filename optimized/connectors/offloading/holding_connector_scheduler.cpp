@@ -1,8 +1,8 @@
 /// HoldingConnectorScheduler: the scheduler's half of an offloading connector without
-/// Rules::offload_fences_reuse. The rules stand in
+/// Rules::offload_fences_reuse. The rules are in
 /// contract/connectors/offloading/offloading_connector.h under "hold".
 ///
-/// A step costs its requests, their new blocks, and what it stores.
+/// A step is O(its requests + their new blocks + the blocks that it stores).
 
 #include <algorithm>
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace {
 class HoldingConnectorScheduler final
     : public Cloning<HoldingConnectorScheduler, OffloadingConnectorScheduler> {
  public:
-  /// Requires: check_spec(spec) finds nothing, and not the rule offload_fences_reuse.
+  /// Requires: check_spec(spec) finds nothing, and the rule offload_fences_reuse is off.
   explicit HoldingConnectorScheduler(const OffloadingSpec& spec)
       : block_size_(spec.kv_cache.groups.front().block_size),
         block_size_factor_(spec.block_size_factor),
@@ -155,7 +155,7 @@ class HoldingConnectorScheduler final
   }
 
  private:
-  /// A request, from its first lookup until its index names another one.
+  /// A request, from its first lookup until another request has its index.
   struct Tracked {
     OffloadKeys keys;
     std::vector<BlockId> block_ids;
@@ -163,7 +163,7 @@ class HoldingConnectorScheduler final
     std::vector<std::uint32_t> pending;  ///< blocks being stored, in the order of planning
     std::vector<std::uint32_t> loading;  ///< blocks being loaded
     std::uint32_t num_scheduled = 0;     ///< tokens, of the step under way
-    bool has_stored = false;             ///< and was neither reported as sent nor loaded since
+    bool has_stored = false;             ///< and was not reported as sent or loaded since
     bool is_finished = false;
 
     void add_to(StateHash& hash) const {
@@ -171,7 +171,7 @@ class HoldingConnectorScheduler final
     }
   };
 
-  /// The request of that index; the one before it, if that is finished, is forgotten.
+  /// The request of that index. Forgets the former request of the index, if it has finished.
   Tracked& tracked(RequestIndex request) {
     if (request >= tracked_.size()) tracked_.resize(request + 1);
     Tracked& tracked = tracked_[request];
@@ -201,7 +201,7 @@ class HoldingConnectorScheduler final
     for (std::uint32_t index : indices) views_.push_back(tracked.keys[index]);
   }
 
-  /// Everything that is pending is there.
+  /// All pending blocks are stored.
   void complete_stores(Tracked& tracked) {
     if (tracked.pending.empty()) return;
     view_keys(tracked, tracked.pending);
@@ -225,7 +225,7 @@ class HoldingConnectorScheduler final
     tracked.cursor = cursor;
   }
 
-  /// Stores what is prepared, of views_, which begin at the cursor.
+  /// Stores the prepared blocks of views_, which begin at the cursor.
   void add_store(Tracked& tracked, const ConnectorRequest& request, std::uint32_t num_blocks) {
     touched_.clear();
     for (std::uint32_t index = 0; index < num_blocks; ++index) {
@@ -251,7 +251,7 @@ class HoldingConnectorScheduler final
   }
 
   std::uint32_t block_size_;            ///< tokens of a GPU block
-  std::uint32_t block_size_factor_;     ///< GPU blocks an offloaded block
+  std::uint32_t block_size_factor_;     ///< GPU blocks per offloaded block
   std::uint32_t offloaded_block_size_;  ///< tokens
   OffloadKeyShape key_shape_;
   OffloadedBlocks offloaded_;

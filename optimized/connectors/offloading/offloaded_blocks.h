@@ -1,7 +1,8 @@
 #pragma once
 
-/// OffloadedBlocks: the CPU side of a connector's scheduler half: the manager, alone or above
-/// secondary tiers, which of its blocks are being loaded, and its events as a connector tells them.
+/// OffloadedBlocks: the CPU side of a connector's scheduler half. It has the manager, alone or
+/// above secondary tiers, knows which blocks are being loaded, and converts events for the
+/// connector.
 
 #include <cstdint>
 #include <span>
@@ -39,7 +40,7 @@ class OffloadedBlocks {
   TieringManager* tiering() { return std::get_if<TieringManager>(&manager_); }
   const TieringManager* tiering() const { return std::get_if<TieringManager>(&manager_); }
 
-  /// Requires: the rules ask list by list, so that the CPU cache is alone.
+  /// Requires: the rules look up list by list, so that the CPU cache has no tiers.
   std::uint32_t lookup(Keys keys) {
     std::uint32_t num_hits = 0;
     const ErrorCode code = std::get<CPUManager>(manager_).lookup(keys, num_hits);
@@ -65,7 +66,7 @@ class OffloadedBlocks {
     KVFENCE_CHECK(code == ErrorCode::kNone, "a store ends that did not begin");
   }
 
-  // Of requests and steps only a manager of tiers is told.
+  // Only a manager of tiers is notified of requests and steps.
   OffloadPolicy on_new_request(const RequestContext& request) {
     return tiering() ? tiering()->on_new_request(request) : OffloadPolicy::kBlockLevel;
   }
@@ -76,7 +77,7 @@ class OffloadedBlocks {
     if (tiering()) tiering()->on_schedule_end();
   }
 
-  /// From now on the blocks are being loaded, with prefix caching. Requires: each is ready.
+  /// Marks the blocks as being loaded, with prefix caching. Requires: each is ready.
   void prepare_load(Keys keys, std::vector<SlotId>& slots) {
     const ErrorCode code =
         std::visit([&](auto& manager) { return manager.prepare_load(keys, slots); }, manager_);
@@ -84,7 +85,7 @@ class OffloadedBlocks {
     set_loading(keys, true);
   }
 
-  /// None of them is being loaded any more, even if another load has the block, too.
+  /// Marks the blocks as no longer being loaded, even if another load has the block, too.
   void complete_load(Keys keys) {
     set_loading(keys, false);
     const ErrorCode code =
@@ -92,7 +93,7 @@ class OffloadedBlocks {
     KVFENCE_CHECK(code == ErrorCode::kNone, "a load ends that did not begin");
   }
 
-  /// Whether the blocks can be stored; out as of the manager.
+  /// Whether the blocks can be stored; out as for the manager's prepare_store.
   bool prepare_store(Keys keys, const RequestContext& request, PrepareStoreOutput& out) {
     bool is_stored = false;
     const ErrorCode code = tiering()
@@ -163,7 +164,7 @@ class OffloadedBlocks {
     return TieringManager(spec.manager, std::move(tiers));
   }
 
-  /// A block that is being loaded is acquired, so that its entry in the policy stays the same.
+  /// A block that is being loaded is acquired, so its entry in the policy stays the same.
   void set_loading(Keys keys, bool loading) {
     if (!tracks_loading_) return;
     for (OffloadKeyView key : keys) {

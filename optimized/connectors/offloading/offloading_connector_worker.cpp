@@ -1,6 +1,6 @@
-/// The worker's halves of an offloading connector. The rules stand in
-/// contract/connectors/offloading/offloading_connector.h. A step costs its transfers, those that
-/// ended, the requests to flush and the finished ones.
+/// The worker's halves of an offloading connector. The rules are in
+/// contract/connectors/offloading/offloading_connector.h. A step is O(its transfers + those that
+/// ended + requests to flush + finished requests).
 
 #include <algorithm>
 #include <cstdint>
@@ -26,14 +26,14 @@ namespace {
 
 constexpr auto& of_offloading = metadata_of<OffloadingConnectorMetadata>;
 
-/// But for the statistics, which MeasuredTransfers replaces: it uses their storage again.
+/// Clears all but the statistics: MeasuredTransfers replaces them and reuses their storage.
 void clear(KVConnectorWorkerOutput& out) {
   std::vector<TransferOperations> stats = std::move(out.stats);
   out.clear();
   out.stats = std::move(stats);
 }
 
-/// The load is over, well or badly.
+/// The load is over, successfully or not.
 void report_load(const TransferUnderWay& load, bool success, KVConnectorWorkerOutput& out) {
   out.finished_recving.push_back(load.request);
   if (success) return;
@@ -45,7 +45,7 @@ void report_load(const TransferUnderWay& load, bool success, KVConnectorWorkerOu
 /// The statistics of a step.
 class MeasuredTransfers {
  public:
-  /// A transfer ended. One that failed, or took nobody knows how long, does not count.
+  /// A transfer ended. One that failed, or has no known duration, does not count.
   void add(const TransferResult& result, bool is_store) {
     if (!result.success || result.seconds == 0) return;
     stats_.record_transfer(result.num_bytes, result.seconds,
@@ -148,7 +148,7 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
     return at;
   }
 
-  /// Its load alone decides from now on when its blocks are given back.
+  /// From now on only the request's load decides when its blocks are given back.
   void forget_stores(std::string_view id) {
     const std::optional<std::uint32_t> at = storing_.find(id);
     if (!at) return;
@@ -156,7 +156,7 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
     storing_.erase(*at);
   }
 
-  /// The request's stores end without a word about it.
+  /// The request's stores end without a report.
   void disown(std::uint32_t at) {
     for (std::uint32_t slot = storing_[at].first_store; slot != kNone;
          slot = transfers_[slot].next) {
@@ -205,7 +205,7 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
   std::vector<TransferResult> results_;
 };
 
-/// With it: transfers have the scheduler's numbers.
+/// With Rules::offload_fences_reuse: transfers have the scheduler's numbers.
 class FencingConnectorWorker final : public Cloning<FencingConnectorWorker, KVConnectorWorker> {
  public:
   bool prefer_cross_layer_blocks() const override { return true; }

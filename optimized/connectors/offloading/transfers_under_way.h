@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a connector's worker half keeps of its transfers: those that wait to be submitted, and
-/// those that are under way, by number.
+/// The transfers of a connector's worker half: a queue of those to submit, and a table by number of
+/// those under way.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace kvfence::optimized {
 
-/// Transfers in order, until they are submitted. Keeps the storage of what it held.
+/// Transfers in order, until they are submitted. Keeps the storage of former ones.
 class TransferQueue {
  public:
   void push(const TransferJob& job) {
@@ -37,15 +37,15 @@ class TransferQueue {
   std::size_t size_ = 0;
 };
 
-/// What is kept of a transfer under way.
+/// The record of a transfer under way.
 struct TransferUnderWay {
   static constexpr std::uint32_t kNone = 0xFFFF'FFFF;
 
   JobId job = 0;
   bool is_store = false;
   std::string request;
-  std::vector<BlockId> gpu_blocks;  ///< of a load: what it does not bring if it fails
-  // The stores of one request, linked by whoever needs that.
+  std::vector<BlockId> gpu_blocks;  ///< of a load: invalid if it fails
+  // Links the stores of one request, for users of the table that need them.
   std::uint32_t owner = kNone;
   std::uint32_t previous = kNone;
   std::uint32_t next = kNone;
@@ -62,7 +62,7 @@ class TransfersUnderWay {
 
   std::uint32_t find(JobId job) const { return slot_of_job_.find(job); }
 
-  /// Its slot. Requires: no transfer of that number is there.
+  /// The transfer's slot. Requires: no transfer of that number is there.
   std::uint32_t insert(JobId job, const TransferJob& transfer) {
     const std::uint32_t slot = transfers_.take();
     TransferUnderWay& entry = transfers_[slot];
@@ -75,7 +75,7 @@ class TransfersUnderWay {
     return slot;
   }
 
-  /// What it said stays readable until the next insertion.
+  /// The record stays readable until the next insertion.
   void erase(std::uint32_t slot) {
     slot_of_job_.erase(transfers_[slot].job);
     transfers_.give_back(slot);

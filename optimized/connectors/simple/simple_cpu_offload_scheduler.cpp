@@ -1,8 +1,9 @@
-/// The scheduler's half of a simple CPU offload connector. The rules stand in
+/// The scheduler's half of a simple CPU offload connector. The rules are in
 /// contract/connectors/simple/simple_cpu_offload.h.
 ///
-/// A step costs its requests, the ids that they get, and the blocks whose turn it is to be stored;
-/// lazily, the free blocks that are looked at. A report costs the blocks of what it says is over.
+/// An eager step is O(its requests + their new ids + the blocks that are due to be stored), a lazy
+/// step O(the free blocks that it looks at). A report is O(the blocks of the transfers that it
+/// ends).
 
 #include <algorithm>
 #include <cstddef>
@@ -34,7 +35,7 @@ std::uint32_t ceil_div(std::uint32_t dividend, std::uint32_t divisor) {
   return dividend / divisor + (dividend % divisor != 0 ? 1 : 0);
 }
 
-/// Free blocks that the lazy walk looks at in a step: twice what a step may take of a group.
+/// Free blocks that the lazy walk looks at in a step: twice the most that a step takes of a group.
 std::uint32_t num_blocks_to_walk(const KVCacheManagerConfig& config) {
   std::uint32_t num_blocks = 0;
   for (const KVCacheSpec& spec : config.groups) {
@@ -78,8 +79,8 @@ GpuBlockPool& gpu_pool_of(ConnectorHost& host) {
 class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffloadScheduler> {
  public:
   /// Requires: check_spec(spec) finds nothing.
-  /// Cost: O(CPU blocks + GPU blocks). What is allocated later are the metadata, lists as long as
-  /// the longest call, and what the requests and the events under way take.
+  /// Cost: O(CPU blocks + GPU blocks). Later allocations: the metadata, lists as long as the longest
+  /// call, and storage for the requests and the events under way.
   explicit SimpleCPUOffload(const SimpleCPUOffloadSpec& spec)
       : rules_(checked(spec).kv_cache.pool.rules),
         lazy_offload_(spec.lazy_offload),
@@ -138,7 +139,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     if (!unreported_.contains(request.index)) unreported_.push_back(request.index);
   }
 
-  // ---- A step, and what came of it ----
+  // ---- A step and its results ----
 
   std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
       ConnectorHost& host, const SchedulerOutput& output) override {
@@ -186,7 +187,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
 
   BlockCounts cpu_block_counts() const override { return cpu_pool().block_counts(); }
 
-  // ---- What an observer reads ----
+  // ---- For observers ----
 
   void cpu_pool(ShownBlocks& out) const override { observe_blocks(cpu_pool(), out); }
 
@@ -216,7 +217,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     void add_to(StateHash& hash) const { hash.add_all(block_ids, place); }
   };
 
-  /// What is kept of a request, in a place that the next one of its index takes over.
+  /// The record of a request, in a place that the next request of its index reuses.
   struct Tracked {
     bool is_known = false;
     std::vector<Table> tables;  ///< by group
@@ -424,12 +425,12 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     planned_.keys.end_list();
   }
 
-  /// Whether a CPU block is free that nothing planned is going to take.
+  /// Whether more CPU blocks are free than the planned stores are going to take.
   bool has_space_left() const {
     return planned_.gpu_blocks.size() - num_taken_ < cpu_pool().get_num_free_blocks();
   }
 
-  /// CPU blocks for what was planned since the last call.
+  /// Takes CPU blocks for the stores planned since the last call.
   void take_planned(GpuBlockPool& gpu_pool) {
     const std::size_t first = std::exchange(num_taken_, planned_.gpu_blocks.size());
     if (first == num_taken_) return;
@@ -482,7 +483,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
 
   // Of the step under way.
   Store planned_;
-  std::size_t num_taken_ = 0;  ///< of planned_: those that have their CPU block
+  std::size_t num_taken_ = 0;  ///< how many of planned_ have their CPU block
   SimpleCPUOffloadMetadata metadata_;
   std::shared_ptr<const SimpleCPUOffloadMetadata> nothing_to_report_;
 

@@ -1,6 +1,6 @@
-/// The worker's half of a simple CPU offload connector. The rules stand in
-/// contract/connectors/simple/simple_cpu_offload.h. A step costs its blocks, the transfers that
-/// ended, and the requests of the loads that did; with a flush, the transfers under way.
+/// The worker's half of a simple CPU offload connector. The rules are in
+/// contract/connectors/simple/simple_cpu_offload.h. A step is O(its blocks + transfers that ended +
+/// requests of loads that ended); with a flush, O(transfers under way) more.
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@
 namespace kvfence::optimized {
 namespace {
 
-/// Events of one direction, the oldest first. What left has its storage used again.
+/// Events of one direction, oldest first. Reuses the storage of events that have left.
 class EventQueue {
  public:
   struct Event {
@@ -37,7 +37,7 @@ class EventQueue {
   /// The k-th oldest. Requires: k < size()
   const Event& operator[](std::size_t k) const { return events_[(first_ + k) % events_.size()]; }
 
-  /// The new last one, with what its place had before.
+  /// The new last one, with the former contents of its place.
   Event& push() {
     if (size_ == events_.size()) {
       std::rotate(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(first_),

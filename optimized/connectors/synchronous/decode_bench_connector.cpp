@@ -1,8 +1,8 @@
-/// Both halves of the DecodeBenchConnector. The rules stand in
+/// Both halves of the DecodeBenchConnector. The rules are in
 /// contract/connectors/synchronous/synchronous_connector.h.
 ///
-/// The scheduler's half costs a step the fills that it tells, and each call O(1) but for the blocks
-/// of a fill. What is allocated is the metadata of steps that have fills.
+/// In the scheduler's half a step is O(the fills in its metadata), and each call O(1) plus the
+/// blocks of a fill. It allocates only the metadata of steps that have fills.
 
 #include <algorithm>
 #include <cstddef>
@@ -84,7 +84,7 @@ class DecodeBenchConnectorScheduler final
 
 // ---- The worker's half ----
 
-/// The worker's half of one rank. A call costs the slots that it fills.
+/// The worker's half of one rank. A call is O(slots that it fills).
 class DecodeBenchConnectorWorker final
     : public Cloning<DecodeBenchConnectorWorker, SynchronousConnectorWorker> {
  public:

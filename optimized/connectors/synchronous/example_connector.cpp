@@ -1,10 +1,10 @@
-/// Both halves of the ExampleConnector. The rules stand in
+/// Both halves of the ExampleConnector. The rules are in
 /// contract/connectors/synchronous/synchronous_connector.h.
 ///
-/// The scheduler's half costs a step its new requests, those that are resumed to load, and the
-/// blocks that it tells; nothing of those that decode. A prompt's folder is hashed once per
-/// request, however often it is asked for. What is allocated is the metadata of steps that have
-/// transfers, and the names of requests that are asked for the first time.
+/// In the scheduler's half a step is O(its new requests + those that are resumed to load + the
+/// blocks in its metadata); requests that decode cost nothing. A prompt's folder name is hashed
+/// once per request. The half allocates only the metadata of steps that have transfers, and the
+/// names of requests that are asked for the first time.
 
 #include <algorithm>
 #include <array>
@@ -92,7 +92,7 @@ class ExampleConnectorScheduler final
  private:
   using FolderName = std::array<char, 32>;
 
-  /// What is kept of a request, in a place that the next one of its index takes over.
+  /// The record of a request, in a place that the next request of its index reuses.
   struct Tracked {
     FolderName match{};  ///< with has_match
     bool has_match = false;
@@ -111,7 +111,7 @@ class ExampleConnectorScheduler final
 
   // ---- Tokens and folders ----
 
-  // Tokens, of a prompt of n
+  // In tokens, for a prompt of n.
   std::uint32_t num_match_tokens(std::uint32_t n) const {
     return n == 0 ? 0 : align_to_block_size(n - 1, block_size_);
   }
@@ -138,7 +138,7 @@ class ExampleConnectorScheduler final
     return storage_->folder_exists(match_of(request));
   }
 
-  /// Most often, the folder of what is loaded or stored is the match.
+  /// The folder of a transfer, which is most often the match.
   std::string folder_of(const ConnectorRequest& request, std::uint32_t num_tokens) {
     if (num_tokens == num_match_tokens(request.num_prompt_tokens)) {
       return std::string(match_of(request));
@@ -187,8 +187,8 @@ class ExampleConnectorScheduler final
                           num_tokens, std::vector<BlockId>(blocks.begin(), blocks.end())});
   }
 
-  /// Of the step. Those that join running requests are the last of it, in the order in which they
-  /// are asked for: all of them together cost no more than they are many.
+  /// The request's tokens in the step. Requests that join the running ones are the last entries, in
+  /// the order of the calls, so all calls together cost O(their number).
   std::uint32_t num_step_tokens(const SchedulerOutput& output, RequestIndex request) {
     const std::size_t size = output.scheduled.size();
     for (std::size_t k = 0; k < size; ++k) {
@@ -196,7 +196,7 @@ class ExampleConnectorScheduler final
       const SchedulerOutput::Scheduled& entry = output.scheduled[place_++];
       if (entry.request == request) return entry.num_tokens;
     }
-    KVFENCE_CHECK(false, "a request of the step of which nothing is scheduled");
+    KVFENCE_CHECK(false, "nothing is scheduled for a request of the step");
     return 0;
   }
 
@@ -214,7 +214,7 @@ class ExampleConnectorScheduler final
 
 // ---- The worker's half ----
 
-/// The worker's half of one rank. A call costs the symbols of its files.
+/// The worker's half of one rank. A call is O(symbols of its files).
 class ExampleConnectorWorker final
     : public Cloning<ExampleConnectorWorker, SynchronousConnectorWorker> {
  public:
@@ -241,7 +241,7 @@ class ExampleConnectorWorker final
   }
 
  private:
-  /// False: it failed, and report says so.
+  /// False: the file failed, and report says so.
   bool load(const FileTransfer& transfer, std::uint32_t layer) {
     const std::uint32_t block_size = kv_cache_.block_size();
     const std::vector<BlockId>& blocks = transfer.blocks;

@@ -20,7 +20,7 @@ const std::string& FileStorage::path_of(std::string_view folder, std::uint32_t l
   return path_;
 }
 
-/// Asked for a size, a folder answers that it is no file.
+/// size_of fails for every folder, but with -ENOENT only if the folder is missing.
 bool FileStorage::folder_exists(std::string_view folder) const {
   return files_.size_of(path_of(folder)) != -ENOENT;
 }

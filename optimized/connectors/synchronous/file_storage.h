@@ -1,9 +1,9 @@
 #pragma once
 
 /// Storage of the ExampleConnector in files: <root>/<folder>/<layer_file_name(layer)>, each a
-/// safetensors file (symbol_file.h). The rules stand in
-/// contract/connectors/synchronous/shared_storage.h. Files are written in place, as upstream's are,
-/// so one that could not be written to its end stays as it is.
+/// safetensors file (symbol_file.h). The rules are in
+/// contract/connectors/synchronous/shared_storage.h. Files are written in place, as upstream does,
+/// so a file that could not be written to its end stays as it is.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,10 +18,10 @@
 
 namespace kvfence::optimized {
 
-/// A call costs its file; folder_exists one system call and no allocation.
+/// A call is O(its file); folder_exists is one system call without an allocation.
 class FileStorage final : public SharedStorage {
  public:
-  /// root: a folder that is there, and whose folders are all this storage's; files outlives it.
+  /// root: an existing folder that only this storage uses; files outlives it.
   FileStorage(std::string root, FileOperations& files) : root_(std::move(root)), files_(files) {}
 
   bool folder_exists(std::string_view folder) const override;

@@ -1,5 +1,4 @@
-// Files of a temporary folder, with the world around them: what fails as planned, and what other
-// engines do.
+// Files of a temporary folder, with planned failures and the actions of other engines.
 
 #include "contract/connectors/synchronous/shared_storage.h"
 
@@ -35,7 +34,7 @@ constexpr std::uint32_t bit_of(FileOperation operation) {
   return 1U << static_cast<std::uint32_t>(operation);
 }
 
-/// A write that fails has moved half of the bytes before.
+/// A write that fails has written half of the bytes before.
 FaultPlan plan_of(std::uint32_t to_fail, std::size_t num_bytes) {
   std::vector<FileFault> faults;
   for (const FileOperation operation : kStorageOperations) {
@@ -86,7 +85,7 @@ class FolderOfFiles final : public StorageWorld {
 
   void fail_next(std::uint32_t layer, FileOperation operation) override {
     KVFENCE_CHECK(std::ranges::find(kStorageOperations, operation) != kStorageOperations.end(),
-                  "an operation that neither saving nor loading comes to");
+                  "an operation that neither saving nor loading uses");
     if (layer >= to_fail_.size()) to_fail_.resize(std::size_t{layer} + 1, 0);
     to_fail_[layer] |= bit_of(operation);
   }

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little && sizeof(KVSymbol) == 4);
 
-/// What stands before that many symbols: the header's length, and the header.
+/// The bytes before that many symbols: the header's length, and the header.
 std::string start_of_file(std::size_t num_symbols) {
   std::string header = R"({"kv_cache":{"dtype":"U32","shape":[)" + std::to_string(num_symbols) +
                        R"(],"data_offsets":[0,)" + std::to_string(4 * num_symbols) + "]}}";

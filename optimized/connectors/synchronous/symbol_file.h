@@ -1,8 +1,8 @@
 #pragma once
 
-/// What a file of the ExampleConnector holds: a safetensors file with one tensor, "kv_cache",
-/// of unsigned 32-bit symbols by token. So it is in form what upstream's would be, and any reader
-/// of safetensors shows what is in it.
+/// The contents of an ExampleConnector's file: a safetensors file with one tensor, "kv_cache", of
+/// unsigned 32-bit symbols by token. The form is upstream's, so that any reader of safetensors can
+/// show it.
 ///
 ///     8 bytes      bytes of the header, little-endian
 ///     header       {"kv_cache":{"dtype":"U32","shape":[n],"data_offsets":[0,4n]}}, and spaces up
@@ -23,8 +23,8 @@ namespace kvfence::optimized {
 /// Overwrites file with these symbols'.
 void encode_symbols(std::span<const KVSymbol> symbols, std::vector<std::byte>& file);
 
-/// How many symbols a whole file holds; nothing if it is not whole, or of another form than the
-/// above: its header has to be the one that goes with its length.
+/// How many symbols a whole file holds; nothing if it is not whole or has another form than the
+/// above: its header must match its length.
 std::optional<std::size_t> num_symbols_of(std::span<const std::byte> file);
 
 /// Requires: num_symbols_of(file) == symbols.size()

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The parts of the synchronous connectors. Their rules stand in
+/// Factories for the parts of the synchronous connectors. Their rules are in
 /// contract/connectors/synchronous/synchronous_connector.h.
 
 #include <memory>
@@ -10,19 +10,19 @@
 
 namespace kvfence::optimized {
 
-/// Empty, in files of a temporary folder of its own (temporary_folder.h), which goes with it.
+/// Empty storage, in files of its own temporary folder (temporary_folder.h), which it removes.
 std::unique_ptr<StorageWorld> make_shared_storage();
 
-/// Requires, here and below: check_spec(spec) finds nothing; what is made from outlives it.
+/// Requires, here and below: check_spec(spec) finds nothing; the arguments outlive the result.
 std::unique_ptr<SynchronousConnectorScheduler> make_synchronous_connector_scheduler(
     const SynchronousConnectorSpec& spec, SharedStorage& storage);
 
-/// Of any rank: what is the rank's is told by its KV cache.
+/// For any rank: the KV cache has what depends on the rank.
 std::unique_ptr<KVConnectorWorker> make_synchronous_connector_worker(
     const SynchronousConnectorSpec& spec, SharedStorage& storage, ScriptedKVCache& kv_cache,
     SynchronousWorkerReport& report);
 
-/// Those of each kind.
+/// The factories of each kind.
 std::unique_ptr<SynchronousConnectorScheduler> make_example_connector_scheduler(
     const SynchronousConnectorSpec& spec, SharedStorage& storage);
 std::unique_ptr<SynchronousConnectorScheduler> make_decode_bench_connector_scheduler(
