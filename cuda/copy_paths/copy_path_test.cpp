@@ -63,7 +63,8 @@ std::vector<Pieces> all_pieces() {
       all.push_back(std::move(joined));
       all.push_back(std::move(even));
       all.push_back(std::move(backwards));
-      // Seven must be prime to the count, or sources repeat; that is allowed, but not intended here.
+      // Seven must be prime to the count, or sources repeat; that is allowed, but not intended
+      // here.
       if (count % 7 != 0 && place < kSize) all.push_back(std::move(scattered));
     }
   }

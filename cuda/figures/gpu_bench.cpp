@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kTables =
     R"(Tables, on the standard output:
-  races    id path barrier corrupt early what   the copy worker's races, compute held back by a latch;
+  races    id path barrier corrupt early what   the copy worker's races, compute held by a latch;
            the arm without a barrier must be corrupt (M3 may be), the one with it never
   kernels  fill check copy, GB/s   the GPU's own memory: contents written, contents read, and what a
            copy within it reads and writes together

@@ -70,8 +70,8 @@ TEST(GpuFigures, OfCopiesAndChecksHaveNoRace) {
 }
 
 TEST(GpuFigures, WrongBytesAreCounted) {
-  // One round per row. The first two batches are the calibration's; then a store and a load at once,
-  // a store, a load, and a load in Any order.
+  // One round per row. The first two batches are the calibration's; then a store and a load at
+  // once, a store, a load, and a load in Any order.
   for (const auto kind :
        {virtual_device::Fault::Kind::kFlippedBit, virtual_device::Fault::Kind::kShortCopy}) {
     FigureOptions options = small();

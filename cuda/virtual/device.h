@@ -57,8 +57,8 @@ class Device {
   std::byte* bytes(const void* address, std::size_t size) const;
   /// Reports repeat it for the following calls. The text is a literal.
   void set_label(Label label) { label_ = label; }
-  /// Injects one of these faults, at the first call from now on that meets one; their nth counts from
-  /// now. Then no fault is left, nor any that was injected before.
+  /// Injects one of these faults, at the first call from now on that meets one; their nth counts
+  /// from now. Then no fault is left, nor any that was injected before.
   void inject_once(std::vector<Fault> faults);
   bool has_injected() const { return !injected_.empty(); }
 
@@ -153,7 +153,8 @@ class Device {
   };
 
   // device.cpp
-  /// Begins each call: numbers it, injects faults, and returns the code that ends it at once, if any.
+  /// Begins each call: numbers it, injects faults, and returns the code that ends it at once, if
+  /// any.
   std::optional<cudaError_t> enter(Function function);
   void misuse(Misuse::Kind kind, Function function);
   void misuse(Misuse::Kind kind) { misuse(kind, function_); }

@@ -73,8 +73,9 @@ class DepthFirst : public Chooser {
     return option;
   }
 
-  /// Before the choice is done: the steps that sleep after it. These are the steps tried here before
-  /// and those asleep, unless their order with the choice matters. The program's calls wake all.
+  /// Before the choice is done: the steps that sleep after it. These are the steps tried here
+  /// before and those asleep, unless their order with the choice matters. The program's calls wake
+  /// all.
   void fall_asleep(const WorkQueue& queue, const Node& node) {
     still_asleep_.clear();
     if (node.chosen == node.steps.size()) return;

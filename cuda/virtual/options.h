@@ -69,9 +69,9 @@ struct Options {
   std::vector<Fault> faults = {};  ///< given to Device::inject_once
 
   std::size_t device_memory_bytes = std::size_t{64} << 20;
-  /// A copy is torn into at most this many parts, each with a read step and a write step. kRandom and
-  /// kPriority draw their number and bounds; kChosen and kCommanded take this many, equally long;
-  /// kEager and kLazy do not tear.
+  /// A copy is torn into at most this many parts, each with a read step and a write step. kRandom
+  /// and kPriority draw their number and bounds; kChosen and kCommanded take this many, equally
+  /// long; kEager and kLazy do not tear.
   std::uint32_t chunks_max = 4;
   /// A destination is overwritten first, since its bytes are undefined while the copy runs.
   bool poisons_destinations = true;

@@ -37,8 +37,8 @@ void Shadow::split(std::uintptr_t at) {
 void Shadow::add_read(Segment& segment, const Access& access, const Clock& clock) {
   for (Access& read : segment.reads) {
     if (read.actor != access.actor) continue;
-    // The later of two reads of one actor is over last. Two entries of a batch have one time, and the
-    // first stays: an entry that writes here after both is not the first.
+    // The later of two reads of one actor is over last. Two entries of a batch have one time, and
+    // the first stays: an entry that writes here after both is not the first.
     if (access.time > read.time) read = access;
     return;
   }

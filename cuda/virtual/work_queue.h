@@ -33,8 +33,8 @@ class WorkQueue {
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  /// Makes room for stream number `stream`, from 1. A number that is used again goes on counting its
-  /// work, so that moments of its former stream stay valid.
+  /// Makes room for stream number `stream`, from 1. A number that is used again goes on counting
+  /// its work, so that moments of its former stream stay valid.
   void open_stream(Actor stream) {
     streams_.resize(std::max<std::size_t>(streams_.size(), stream + 1));
   }
@@ -78,8 +78,9 @@ class WorkQueue {
   /// Whether the order of the two can matter to any byte.
   bool conflicts(const Step& a, const Step& b) const;
 
-  /// Frees the memory [begin, end) and returns how much work in flight touches it. Such kernels fail
-  /// without running. Such copies go on with the bytes there, or fail where they may not touch them.
+  /// Frees the memory [begin, end) and returns how much work in flight touches it. Such kernels
+  /// fail without running. Such copies go on with the bytes there, or fail where they may not touch
+  /// them.
   std::size_t take_away(const std::byte* begin, const std::byte* end, bool is_unmapped);
   /// The work in flight with this time, or nullptr.
   const Work* find(Actor stream, Time time) const;

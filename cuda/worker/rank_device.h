@@ -49,7 +49,8 @@ class RankDevice {
   std::byte* open_device(std::size_t size);
   /// The worker, on the compute stream, and the pages of both sides.
   void open_worker(WorkerOptions options);
-  /// Ends the worker, which runs what is in flight: the memory that this touches must still be there.
+  /// Ends the worker, which runs what is in flight: the memory that this touches must still be
+  /// there.
   void close();
 
   std::span<const PagePart> parts_of(PageName page) const {

@@ -205,8 +205,8 @@ cudaError_t Worker::ask(Transfer& transfer) {
   if (transfer.end != nullptr) {
     const cudaError_t code = cudaEventQuery(transfer.end);
     if (code == cudaSuccess || code == cudaErrorNotReady) return code;
-    // An error of this call or of an earlier one: the transfer has failed, and the event does not say
-    // whether its copies are over.
+    // An error of this call or of an earlier one: the transfer has failed, and the event does not
+    // say whether its copies are over.
     if (transfer.code == cudaSuccess) transfer.code = code;
     events_.give(std::exchange(transfer.end, nullptr));
   }

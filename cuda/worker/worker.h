@@ -45,8 +45,8 @@ struct WorkerOptions {
   CopyPathOptions copy = {};
   CopyCalibration calibration = {};
   std::optional<CopyPathKind> only_path = {};  ///< instead of the calibration's choice
-  /// The memory of the host blocks, cpu_memory_bytes() long, which the worker pins. Empty: the worker
-  /// allocates it.
+  /// The memory of the host blocks, cpu_memory_bytes() long, which the worker pins. Empty: the
+  /// worker allocates it.
   std::span<std::byte> cpu_memory = {};
   /// Refuses a transfer that conflicts with one of the other direction, deferred or in flight: one
   /// writes what the other reads or writes. False: the caller must prevent that.
@@ -57,8 +57,8 @@ struct TransferResult {
   JobId job_id = 0;
   Direction direction = Direction::kStore;
   cudaError_t code = cudaSuccess;  ///< the first that was not cudaSuccess
-  /// No enqueued work touches the memory of the transfer. False only where the runtime could not say
-  /// so: then that memory must not be used again.
+  /// No enqueued work touches the memory of the transfer. False only where the runtime could not
+  /// say so: then that memory must not be used again.
   bool is_at_rest = true;
   std::size_t num_bytes = 0;   ///< copied; 0 of a transfer that failed
   std::size_t num_copies = 0;  ///< after merging
@@ -108,8 +108,8 @@ class Worker {
   /// Blocks until these transfers are over; unknown ids are ignored. Deferred stores are enqueued
   /// first if one is among them. poll() reports them. Returns the first error of waiting.
   cudaError_t wait(std::span<const JobId> job_ids);
-  /// Enqueues everything, waits for its end, and gives all resources back but host memory that is not
-  /// at rest. The worker refuses everything afterwards.
+  /// Enqueues everything, waits for its end, and gives all resources back but host memory that is
+  /// not at rest. The worker refuses everything afterwards.
   std::vector<TransferResult> shutdown();
 
   /// The host blocks, by the host's addresses.

@@ -226,7 +226,8 @@ void WorkerOnVirtualDevice::begin(virtual_device::Actor stream) {
   std::erase_if(begun_, is_over);
   const virtual_device::Device::NextWork next = device_.next_work(stream);
   if (next.last == 0) return;
-  // Work that began before cannot be distinguished from this: no event was recorded between the two.
+  // Work that began before cannot be distinguished from this: no event was recorded between the
+  // two.
   for (Begun& begun : begun_) {
     if (begun.stream == stream) begun.last = next.last;
   }
@@ -437,8 +438,8 @@ WorkersOnVirtualDevices::WorkersOnVirtualDevices(const worker::Options& options)
 }
 
 ErrorCode WorkersOnVirtualDevices::transfer_async(const worker::Transfer& transfer) {
-  // One rank may have reported what another has not: no rank takes a transfer that any rank refuses.
-  // A refusal leaves nothing on a device, not even the events that a load waits for.
+  // One rank may have reported what another has not: no rank takes a transfer that any rank
+  // refuses. A refusal leaves nothing on a device, not even the events that a load waits for.
   for (const auto& rank : ranks_) {
     const ErrorCode error = rank->refusal_of(transfer);
     if (error != ErrorCode::kNone) return error;

@@ -1,4 +1,4 @@
-// Goal: a vector on huge pages is a vector like another, and what is large begins at a huge page.
+// Goal: a vector on huge pages behaves like any vector, and a large one begins at a huge page.
 
 #include "optimized/base/huge_pages.h"
 

@@ -1,4 +1,4 @@
-// Each operation of the table, and a long life against std::map.
+// Each operation of the table, and a long random history compared with std::map.
 #include "optimized/base/job_table.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(JobTable, BehavesAsAMap) {
   std::map<TierJobId, std::vector<int>> expected;
   TierJobId next = 0;
   for (int step = 0; step < 20'000; ++step) {
-    // It grows for a while, and shrinks for a while.
+    // The table grows for a while, and shrinks for a while.
     const bool inserts = random() % 100 < (step / 1'000 % 2 == 0 ? 60u : 40u);
     if (inserts || expected.empty()) {
       table.insert(next).list = {step};

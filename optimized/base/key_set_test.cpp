@@ -11,7 +11,7 @@ namespace kvfence::optimized {
 namespace {
 
 std::string key_of(std::uint32_t number) {
-  // Few distinct beginnings, so that keys collide in the table.
+  // Few distinct prefixes, so that keys collide in the table.
   std::string key(20, '\0');
   key[0] = static_cast<char>(number % 7);
   key[8] = static_cast<char>(number / 7);

@@ -18,8 +18,8 @@ struct Payload {
 };
 using PayloadTable = KeyTable<Payload>;
 
-/// Keys of all lengths: none, shorter than a word, inline, of digests, on both sides of what fits
-/// into an entry.
+/// Keys of all lengths: empty, shorter than a word, inline, of digests, and on both sides of the
+/// longest that fits into an entry.
 std::vector<OffloadKey> keys_of_all_lengths() {
   std::vector<OffloadKey> keys;
   for (const std::size_t size : std::vector<std::size_t>{0, 1, 7, 8, 9, 16, 20, 31, 32, 33, 36, 40,
@@ -46,7 +46,7 @@ TEST(KeyTable, DistinguishesKeysOfAllLengths) {
   }
 }
 
-// The length that marks a key which is kept elsewhere is a length like any other.
+// The length that marks a key stored elsewhere is also a valid length.
 TEST(KeyTable, HoldsKeysOfSixteenBitsOfLength) {
   PayloadTable table(2);
   const OffloadKey shorter(0xFFFF, 'k');

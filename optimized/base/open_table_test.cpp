@@ -1,5 +1,6 @@
-// Goal: numbers are found until they are erased, whatever collides, and an erasure costs a constant
-// however many neighbours there are. Method: beside std::map; the entries that are looked at.
+// Goal: numbers are found until they are erased, for any collisions, and an erasure costs a
+// constant for any number of neighbours. Method: compare with std::map, and count the entries
+// looked at.
 
 #include "optimized/base/open_table.h"
 
@@ -45,7 +46,7 @@ TEST(OpenTable, NeighboursDoNotSlowEachOther) {
   for (const std::uint32_t num : {100U, 1'000U, 10'000U, 100'000U}) {
     planted::optimized::OpenTable<JobId> map;
     for (JobId job = 0; job < num; ++job) map.insert(job, job);
-    // As jobs come and go: mostly the oldest first, some in the middle, one more each time.
+    // Like jobs: mostly the oldest ends first, some end in the middle, and one begins each time.
     for (JobId round = 0; round < num / 2; ++round) {
       const JobId job = round % 3 == 0 ? num - 1 - round : round;
       const std::uint64_t before = planted::operation_counts.probes;

@@ -19,7 +19,7 @@ void compare_with_std_set(std::uint32_t num_places, PlaceOrder order) {
   std::set<Place> expected;
   std::mt19937 random(1);
   for (int step = 0; step < 20'000; ++step) {
-    // Close together for a while, so that words fill and fall to zero.
+    // Close together for a while, so that words fill and become zero.
     const Place place =
         static_cast<Place>(step / 500 * 7919 + static_cast<int>(random() % 100)) % num_places;
     switch (random() % 8) {
@@ -36,7 +36,7 @@ void compare_with_std_set(std::uint32_t num_places, PlaceOrder order) {
         break;
       }
       case 2: {
-        // What a run may not meet goes first.
+        // Members that a run must not meet are removed first.
         const std::uint64_t low = random();
         const std::uint64_t bits = low | std::uint64_t{random()} << 32;
         for (Place i = 0; i < 64 && place + i < num_places; ++i) {

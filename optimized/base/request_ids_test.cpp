@@ -1,4 +1,4 @@
-// Goal: RequestIds finds exactly what is in it, also while clusters of its slots are taken apart.
+// Goal: RequestIds finds exactly its members, also while clusters of its slots are taken apart.
 // Method: the same pseudo-random changes go to it and to std::map.
 
 #include "optimized/base/request_ids.h"

@@ -1,5 +1,5 @@
-// Goal: RequestNumbers is a map. Method: random histories beside std::map, with few names so that
-// they are erased and set again.
+// Goal: RequestNumbers is a map. Method: compare random histories with std::map, with few names, so
+// that they are erased and set again.
 #include "optimized/base/request_numbers.h"
 
 #include <gtest/gtest.h>

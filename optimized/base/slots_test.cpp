@@ -1,5 +1,5 @@
-// Goal: a slot that was given back is taken again with its storage, and an id leads to its slot.
-// Method: each operation by hand, and a long life against std::map.
+// Goal: a freed slot is reused with its storage, and an id leads to its slot. Method: each
+// operation by hand, and a long random history compared with std::map.
 
 #include "optimized/base/slots.h"
 

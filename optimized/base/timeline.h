@@ -131,8 +131,8 @@ class Timeline {
     }
   }
 
-  /// Moves the members in the next 64 places to the front, after those moved before. Tidying takes as
-  /// many calls as the row has words, and at least as many places were free at the first call.
+  /// Moves the members in the next 64 places to the front, after those moved before. Tidying takes
+  /// as many calls as the row has words, and at least as many places were free at the first call.
   template <class Members>
   [[gnu::noinline]] void tidy_word(Members& members) {
     const std::size_t word = num_tidied_words_++;

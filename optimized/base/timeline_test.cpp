@@ -20,7 +20,7 @@ struct Member {
   Place place = 0;
 };
 
-/// What a timeline tells its members.
+/// The members of a timeline, which record its notifications.
 class Members {
  public:
   explicit Members(std::size_t num_members) : members_(num_members) {}
@@ -100,7 +100,7 @@ TEST(Timeline, AMemberKeepsItsPlaceWhenItChangesItsList) {
   EXPECT_EQ(members_of(timeline, 0), (std::vector<std::uint32_t>{0, 1, 2}));
 }
 
-// In a row that is larger than the caches, whoever goes is announced once.
+// In a row that is larger than the caches, each removed member is announced once.
 TEST(Timeline, AnnouncesWhoGoesNext) {
   constexpr std::uint32_t kNumMembers = 40'000;
   Timeline timeline(kNumMembers, {PlaceOrder::kOrdered});
@@ -126,7 +126,7 @@ TEST(Timeline, BeginsAgainWhenItIsCleared) {
   }
 }
 
-// The worst that one append can cost is the tidying of one word.
+// The most expensive append tidies one word.
 TEST(Timeline, AnAppendCostsNoMoreThanAWordOfPlaces) {
   constexpr std::uint32_t kNumMembers = 10'000;
   constexpr std::uint64_t kWordsPerAppendMax = 64 * 5 + 8;
@@ -140,7 +140,7 @@ TEST(Timeline, AnAppendCostsNoMoreThanAWordOfPlaces) {
   constexpr std::uint32_t kNumAppends = 40 * kNumMembers;
   for (std::uint32_t i = 0; i < kNumAppends; ++i) {
     const std::uint64_t before = planted::operation_counts.words;
-    // A few move all the time, the others stand where they are and have to be moved down.
+    // A few members move all the time; the others stay, and tidying has to move them down.
     const std::uint32_t member = i % 10;
     timeline.erase(0, members[member].place);
     timeline.append(0, member, members);

@@ -29,8 +29,8 @@ class OffloadingConnectorStats {
   /// Cost: O(types).
   void reduce(std::vector<TransferTotals>& out) const;
   bool is_empty() const { return num_types_ == 0; }
-  /// Replaces out by data(), and resets. Cost: O(operations). Reuses the storage of out as far as it
-  /// has the same number of types.
+  /// Replaces out by data(), and resets. Cost: O(operations). Reuses the storage of out as far as
+  /// it has the same number of types.
   void move_to(std::vector<TransferOperations>& out);
   /// Cost: O(1).
   void reset() { num_types_ = 0; }

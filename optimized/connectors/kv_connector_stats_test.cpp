@@ -1,6 +1,6 @@
-// Goal: statistics allocate nothing in an interval like the last one. Method: the address of their
-// operations; what they count is looked at by
-// properties/engine/offloading/kv_connector_stats_unit_test.cpp.
+// Goal: statistics allocate nothing in an interval like the last one. Method: compare the address
+// of their operations. properties/engine/offloading/kv_connector_stats_unit_test.cpp checks the
+// counts.
 
 #include "optimized/connectors/kv_connector_stats.h"
 

@@ -60,9 +60,9 @@ class CachePolicy {
   void lists(PolicyLists& out) const;
   const CachePolicyConfig& config() const { return config_; }
 
-  /// Adds the state in canonical form: all that decides later answers, but not history (places in the
-  /// timelines and in the table, the victims of the last eviction). The configuration, which never
-  /// changes, stays out. Cost: O(capacity); no allocation.
+  /// Adds the state in canonical form: all that decides later answers, but not history (places in
+  /// the timelines and in the table, the victims of the last eviction). The configuration, which
+  /// never changes, stays out. Cost: O(capacity); no allocation.
   void add_to(StateHash& hash) const;
 
   // For the manager, which looks a key up once and has checked its arguments.
@@ -88,8 +88,8 @@ class CachePolicy {
   /// As above; the evicted ones are victims().
   bool evict(std::uint32_t num_blocks, std::span<const Index> protected_blocks);
 
-  /// The blocks that the last evict removed, in the order of choice. Their key_of and slot are valid
-  /// until the next insertion.
+  /// The blocks that the last evict removed, in the order of choice. Their key_of and slot are
+  /// valid until the next insertion.
   std::span<const Index> victims() const { return victims_; }
 
   /// For a later lookup: first prefetch, and some lookups later prefetch_entry.

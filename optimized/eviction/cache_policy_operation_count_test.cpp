@@ -1,6 +1,6 @@
-// Goal: the O(1) claim, and that nothing is skipped. Method: count the words of place sets, the
-// places and the slots of the table that are looked at, from 10^3 to 10^6 blocks, and hold them
-// under constants. A walk anywhere would grow with the capacity, or with what is busy.
+// Goal: the O(1) claim, and that no block is skipped. Method: count the words of place sets, the
+// places and the slots of the table looked at, with 10^3 to 10^6 blocks, and check them against
+// constants. A walk anywhere would grow with the capacity or the number of busy blocks.
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ class CachePolicyOperationCount
     return policy;
   }
 
-  /// What operation() adds to a count.
+  /// How much operation() adds to a count.
   template <class Operation>
   static std::uint64_t cost(const std::uint64_t& count, Operation operation) {
     const std::uint64_t before = count;
@@ -93,7 +93,7 @@ TEST_P(CachePolicyOperationCount, ReadingAndReleasingCostAConstant) {
   }
 }
 
-// Upstream walks over all that is busy, each time.
+// Upstream walks over all busy blocks each time.
 TEST_P(CachePolicyOperationCount, WhatIsBusyIsNotSkippedButNotMet) {
   constexpr std::uint64_t kWordsMax = 24;
   CachePolicy policy = full_policy();
@@ -106,7 +106,7 @@ TEST_P(CachePolicyOperationCount, WhatIsBusyIsNotSkippedButNotMet) {
                    [&] { ASSERT_TRUE(policy.evict(1, std::span<const CachePolicy::Index>())); }),
               kWordsMax);
   }
-  // Each of them goes in its turn when it is idle again, at the same price.
+  // Each of them is evicted in its turn when it is idle again, at the same cost.
   for (std::uint32_t number = 0; number < capacity() / 10; number += 2) {
     const OffloadKey key = key_of_number(number);
     ASSERT_EQ(policy.release(key), ErrorCode::kNone);

@@ -27,7 +27,7 @@ std::string hex(const BlockFileHeader& header) {
   return text;
 }
 
-// Files outlive the program that wrote them. Red is right only together with a new version.
+// Files outlive the program that wrote them. This test may change only with a new version.
 TEST(BlockFileHeader, FormatStays) {
   EXPECT_EQ(hex(block_file_header(kKey, block_of(100))),
             "6b7666626c6f636b"                  // kvfblock

@@ -22,7 +22,7 @@ std::vector<JobResult> finished(DualQueueThreadPool& pool) {
   return results;
 }
 
-/// A block that waits to be let go, and says when it has begun.
+/// A block that reports when it has begun, and waits to be released.
 struct Gate {
   std::latch begun{1};
   std::latch opened{1};
@@ -90,7 +90,7 @@ TEST(DualQueueThreadPool, ShutdownFinishesWhatRunsAndFailsTheRest) {
   std::latch stopped(1);
   bool ran = false;
   const auto block = [&] { return ran = true; };
-  // The block that runs ends only when the others were given up.
+  // The running block ends only after the others were dropped.
   pool.submit(0, Queue::kStores, {[&] {
                 begun.count_down();
                 stopped.wait();

@@ -32,8 +32,8 @@ class FaultyFileOperations : public FileOperations {
     happened_.clear();
   }
 
-  /// Calls `watcher` before each operation from now on, on the operation's thread: to count, to wait,
-  /// to end the process. Requires: no other thread is in an operation.
+  /// Calls `watcher` before each operation from now on, on the operation's thread: to count, to
+  /// wait, to end the process. Requires: no other thread is in an operation.
   void watch(std::function<void(FileOperation)> watcher) { watcher_ = std::move(watcher); }
 
   /// The rest of the plan.

@@ -30,8 +30,8 @@ class FileOperations {
   virtual FileHandle open(const std::string& path) = 0;
   /// A lock file, created if it does not exist.
   virtual FileHandle open_lock(const std::string& path) = 0;
-  /// Locks the file for this handle, until the handle is closed or the process ends; -EWOULDBLOCK if
-  /// another handle has the lock.
+  /// Locks the file for this handle, until the handle is closed or the process ends; -EWOULDBLOCK
+  /// if another handle has the lock.
   virtual int try_lock(FileHandle file) = 0;
   /// How many names the file has; 0 once it is removed.
   virtual int num_links(FileHandle file) = 0;

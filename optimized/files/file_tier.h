@@ -20,8 +20,8 @@ namespace kvfence::optimized {
 
 class FileTier final : public SecondaryTier {
  public:
-  /// Opens the folders and starts the threads. `files` outlives the tier. With an unusable folder the
-  /// tier is still built: its stores fail, and writer_error says why.
+  /// Opens the folders and starts the threads. `files` outlives the tier. With an unusable folder
+  /// the tier is still built: its stores fail, and writer_error says why.
   /// Requires: check_config(config) finds nothing wrong; primary has slots of 1 byte or more.
   /// Throws std::system_error if the system has no more threads.
   FileTier(const FileTierConfig& config, PrimaryKvView primary, FileOperations& files);
@@ -40,8 +40,8 @@ class FileTier final : public SecondaryTier {
   /// Returns when every job that was submitted is over.
   void wait_idle();
 
-  /// The errno why stores fail at present, because nothing can be written below the folder; 0 if they
-  /// do not.
+  /// The errno why stores fail at present, because nothing can be written below the folder; 0 if
+  /// they do not.
   int writer_error() const;
 
   /// Adds the tier's state beside its files. Requires: idle.

@@ -1,6 +1,5 @@
-// Processes that use a file tier are killed, at every file operation and at moments that nobody
-// chose. Whatever they leave: the folder opens, what it serves is what was stored, and nothing else
-// stays behind.
+// Kills processes that use a file tier, at every file operation and at random moments. Afterwards
+// the folder always opens, it serves only what was stored, and no other files remain.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -51,7 +50,7 @@ struct Copy {
   using Faulty = planted::optimized::FaultyFileOperations;
 };
 
-/// What a child tells: the key of a block that is stored, or that it served wrong bytes.
+/// A message of a child: the key of a stored block, or that it was served wrong bytes.
 using Word = std::uint32_t;
 constexpr Word kWrongBytes = 0xFFFF'FFFF;
 
@@ -86,7 +85,7 @@ class Child {
     return word;
   }
 
-  /// Whether it was killed before it came to its end.
+  /// Whether it was killed before its end.
   bool kill_now() {
     ::kill(pid_, SIGKILL);
     return wait();
@@ -97,7 +96,7 @@ class Child {
     is_over_ = true;
     const bool was_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     EXPECT_TRUE(was_killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
-        << "the child came to a bad end: status " << status;
+        << "the child failed: status " << status;
     return was_killed;
   }
 
@@ -107,7 +106,7 @@ class Child {
   bool is_over_ = false;
 };
 
-/// The keys of the script have folders of their own, which have to be made; the many of the other
+/// The keys of the script have their own folders, which must be made; the many keys of the other
 /// test share one.
 constexpr Word kFirstOfMany = 1'000;
 OffloadKey key_of(Word number) {
@@ -142,18 +141,18 @@ bool is_hit(Tier& tier, Word number) {
   return tier.lookup(key_of(number), {"r"}) == LookupResult::kHit;
 }
 
-/// What is to be found in a folder when everybody is dead.
+/// The expected contents of a folder when all children have exited.
 struct Expected {
   Word first = 0;  ///< keys from here
   Word last = 0;   ///< to before here
   std::set<Word> reported;
-  std::set<Word> may_be_bad;   ///< was changed behind the tier's back
-  std::string neighbour_file;  ///< the temporary file of somebody who lives, if there is one
+  std::set<Word> may_be_bad;   ///< changed without the tier
+  std::string neighbour_file;  ///< the temporary file of a live writer, if there is one
 };
 
-/// Opens the folder: of the keys, those that are a hit are whole, those that were reported are
-/// hits, and what may be bad may fail to load, once. Afterwards nothing but blocks and config.json
-/// is there. The first that is not so, or nothing; num_served counts loads that succeeded.
+/// Opens the folder and checks that keys that are hits are whole, that reported keys are hits, that
+/// only keys that may be bad fail to load, once, and that only blocks and config.json are left.
+/// Returns the first violation, or nothing; num_served counts loads that succeeded.
 template <class Layer>
 std::optional<std::string> check_what_is_left(const TestFolder& folder,
                                               const FileTierConfig& config, std::size_t block_bytes,
@@ -167,8 +166,8 @@ std::optional<std::string> check_what_is_left(const TestFolder& folder,
     typename Layer::Posix files;
     typename Layer::Tier tier(config, slots.view(), files);
     if (tier.writer_error() != 0) return "the folder cannot be opened for writing";
-    if (folder.files(".tmp").size() != num_neighbours) return "temporary files of the dead stay";
-    if (folder.files(".lock").size() != 1 + num_neighbours) return "locks of the dead stay";
+    if (folder.files(".tmp").size() != num_neighbours) return "dead writers' files stay";
+    if (folder.files(".lock").size() != 1 + num_neighbours) return "locks of dead writers stay";
     for (Word number = expected.first; number < expected.last; ++number) {
       const std::string key = "key " + std::to_string(number);
       if (expected.reported.contains(number) && !is_hit(tier, number)) {
@@ -185,21 +184,21 @@ std::optional<std::string> check_what_is_left(const TestFolder& folder,
       if (is_hit(tier, number)) return key + " is bad and stays a hit";
     }
     slots.fill(0, expected.first);
-    if (!run_job(tier, /*stores=*/true, {expected.first})) return "nothing can be stored any more";
+    if (!run_job(tier, /*stores=*/true, {expected.first})) return "nothing can be stored";
   }
   std::size_t num_others = 0;
   for (const fs::path& path : folder.files("")) {
     if (path.extension() != ".bin" && path.filename() != "config.json") ++num_others;
   }
-  if (num_others != 2 * num_neighbours) return "something that is no block is left behind";
+  if (num_others != 2 * num_neighbours) return "files other than blocks are left";
   if (num_neighbours > 0 && !fs::exists(expected.neighbour_file)) {
-    return "a temporary file of somebody who lives is gone";
+    return "a temporary file of a live writer is gone";
   }
   return std::nullopt;
 }
 
-// The script of the child that ends itself. Key 0 is there before, key 1 is there with a changed
-// byte, and somebody died before who left temporary files.
+// The script of the child that kills itself. Key 0 is stored before, key 1 has a changed byte, and
+// an earlier writer was killed and left temporary files.
 constexpr std::size_t kScriptBlockBytes = 300;
 constexpr Word kScriptKeys = 6;
 
@@ -238,7 +237,7 @@ void run_script(const FileTierConfig& config, typename Layer::Faulty& files, int
   store({4, 2, 5});
 }
 
-/// What the dead child left in the folder of writers, besides the leftovers that it found there.
+/// What the killed child left in the folder of writers, besides the leftovers that it found there.
 std::string state_of(const TestFolder& folder) {
   bool has_lock = false;
   bool has_old = false;
@@ -262,7 +261,7 @@ std::string state_of(const TestFolder& folder) {
          ", temporary file: " + temporary;
 }
 
-/// Which operations the script asks for, in order.
+/// The operations of the script, in order.
 template <class Layer>
 std::vector<FileOperation> operations_of_script() {
   const TestFolder folder("file_tier_kill");
@@ -334,7 +333,7 @@ void kill_once(std::size_t n, bool half, std::uint32_t num_writes, Sweep& sweep)
   if (!sweep.problem && num_served == 0) sweep.problem = "key 0, which was there before, is gone";
 }
 
-/// A kill before each operation, in the middle of each write, and none at the end.
+/// Kills before each operation and in the middle of each write, and ends with a run without a kill.
 template <class Layer>
 Sweep sweep_of() {
   const std::vector<FileOperation> operations = operations_of_script<Layer>();
@@ -373,7 +372,7 @@ TEST(FileTierKill, AtEveryFileOperation) {
   for (const auto& [goal, times] : sweep.goals) std::printf("%5d  %s\n", times, goal.c_str());
 }
 
-// The sweep can fail: what it is there to find it finds.
+// The sweep can fail: it finds planted bugs.
 TEST(FileTierKill, FindsPlantedBugs) {
   for (const planted::Bug& bug : planted::bugs_of("files")) {
     const auto shows = {"published_before_written", "written_in_place", "leftovers_not_reclaimed",
@@ -387,8 +386,8 @@ TEST(FileTierKill, FindsPlantedBugs) {
   planted::plant(planted::kSound);
 }
 
-/// Stores blocks and loads them again, from key `first` on, for as long as it lives. What is stored
-/// is told while the next blocks are on their way, so that who listens kills in the middle of them.
+/// Stores blocks and loads them again, from key `first` on, until it is killed. It reports stored
+/// blocks while it stores the next ones, so that the reader kills it in the middle of these.
 void store_and_load(const FileTierConfig& config, std::size_t block_bytes, Word first, int words) {
   constexpr std::uint32_t kJobs = 16;
   TestSlots slots(block_bytes, 2 * kJobs);
@@ -427,7 +426,7 @@ void store_and_load(const FileTierConfig& config, std::size_t block_bytes, Word 
 
 TEST(FileTierKill, AtAnyMoment) {
   constexpr Word kRounds = 60;
-  // More of them where no kill came while a temporary file was there: moments are nobody's choice.
+  // More rounds where no kill hit a temporary file, since moments are random.
   constexpr Word kRoundsMax = 1'000;
   constexpr std::size_t kBlockBytes = 262'144;
   int num_kills = 0;
@@ -442,7 +441,7 @@ TEST(FileTierKill, AtAnyMoment) {
     Expected expected;
     expected.first = kFirstOfMany;
 
-    // Somebody who lives through all of it.
+    // A writer that lives through all kills.
     const std::string writers = FileMapper(config.files).rank_path() + "/" + kWritersFolder;
     fs::create_directories(writers);
     PosixFileOperations posix;

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBlockBytes = 1'000;
 
-/// A tier over a folder of its own, one thread, and slots whose numbers are those of the keys.
+/// A tier over its own folder, with one thread, and slots with the numbers of the keys.
 class FileTierTest : public ::testing::Test {
  protected:
   FileTierTest() : folder_("file_tier"), config_(test_config(folder_.path())), files_(posix_) {
@@ -58,7 +58,7 @@ class FileTierTest : public ::testing::Test {
     slots_.fill(number, number);
     return run_job(/*stores=*/true, {number});
   }
-  /// Whether the block came, and was right.
+  /// Whether the block was loaded; checks its bytes.
   bool load(SlotId number) {
     slots_.fill(number, number + 1'000);
     const bool loaded = run_job(/*stores=*/false, {number});
@@ -188,8 +188,8 @@ TEST_F(FileTierTest, ShutdownReportsEveryJob) {
   files_.watch(nullptr);
 }
 
-// Each operation of opening fails, in each way that a file system has: the tier is there, loads
-// what is there, and stores or says that it cannot; and the next one finds nothing wrong.
+// Each operation of opening fails in every way of a file system. The tier still exists, loads what
+// is there, and stores or reports that it cannot, and the next tier finds nothing wrong.
 TEST_F(FileTierTest, OpensWhateverFails) {
   EXPECT_TRUE(store(1));
   tier_.reset();

@@ -1,6 +1,6 @@
-// Goal: a file tier keeps its promises over many threads, beside another tier over the same folders
-// and somebody who takes them away: what is loaded is what was stored, and each job ends once. The
-// thread sanitizer watches the same (ci/README.md): tests of one thread show it nothing.
+// Goal: with many threads, another tier over the same folders, and a process that removes the
+// folders, a file tier still loads only what was stored, and ends each job once. The thread
+// sanitizer runs this test too (ci/README.md), since tests of one thread show it nothing.
 
 #include <algorithm>
 #include <atomic>
@@ -51,8 +51,8 @@ FileTierConfig threaded_config(const std::string& root_dir) {
   return config;
 }
 
-/// Stores and loads in turn, with slots for each job of loads, so that no two jobs share one; then
-/// loads all keys, which can fail only where somebody `disturbs`.
+/// Stores and loads in turn, with slots for each job of loads, so that no two jobs share one. Then
+/// loads all keys, which can fail only with `disturbs`.
 void use_tier(const FileTierConfig& config, std::uint32_t first_key, bool disturbs) {
   TestSlots slots(kBlockBytes, kNumKeys + kNumJobs * kJobBlocks);
   for (std::uint32_t key = 0; key < kNumKeys; ++key) slots.fill(key, key);
@@ -156,7 +156,7 @@ TEST(FileTierThreads, FindTheirFoldersAgain) {
   taker.join();
   EXPECT_GT(num_taken, 0U);
 
-  // Nobody disturbs any more: the folders are made again, and blocks are served.
+  // Without further disturbance the folders are made again, and blocks are served.
   use_tier(config, 0, false);
 }
 

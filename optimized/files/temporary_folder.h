@@ -15,8 +15,8 @@ namespace kvfence::optimized {
 /// the temporary files.
 class TemporaryFolder {
  public:
-  /// kind: the start of its name. Throws std::filesystem::filesystem_error, or std::system_error with
-  /// the path, if there is no place for a folder.
+  /// kind: the start of its name. Throws std::filesystem::filesystem_error, or std::system_error
+  /// with the path, if there is no place for a folder.
   explicit TemporaryFolder(const std::string& kind);
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

@@ -1,5 +1,5 @@
-// Goal: a temporary folder is nobody else's, and is gone when its owner is. Method: several at a
-// time; a child process that is killed while it has one.
+// Goal: a temporary folder belongs to one owner, and is removed with it. Method: several at a time;
+// a child process that is killed while it has one.
 
 #include "optimized/files/temporary_folder.h"
 

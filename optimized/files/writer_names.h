@@ -26,9 +26,9 @@ class WriterNames {
   WriterNames& operator=(const WriterNames&) = delete;
   ~WriterNames() { release(); }
 
-  /// Becomes a writer: removes the files of dead writers, and takes the smallest number without files
-  /// of another writer. 0, or a negative errno: then it is not a writer. May be called again when the
-  /// folder was lost.
+  /// Becomes a writer: removes the files of dead writers, and takes the smallest number without
+  /// files of another writer. 0, or a negative errno: then it is not a writer. May be called again
+  /// when the folder was lost.
   /// Requires: the folder exists, or the result is -ENOENT.
   int claim();
 

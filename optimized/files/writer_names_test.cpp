@@ -64,8 +64,8 @@ TEST_F(WriterNamesTest, ReclaimsTheFilesOfTheDeadAlone) {
   }
 }
 
-// Between opening the lock file and locking it, another one reclaims the number, and a third one
-// takes it: who locks a file that has lost its name has not got the number.
+// Between opening the lock file and locking it, a second writer reclaims the number, and a third
+// one takes it. The lock on a file that has lost its name does not give the number.
 TEST_F(WriterNamesTest, ALockOnARemovedFileIsNoLock) {
   make("0.lock");
   WriterNames third(posix_, folder_.path());

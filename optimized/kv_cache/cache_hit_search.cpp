@@ -89,8 +89,8 @@ class Search {
   }
 
   /// Looks for the last window whose blocks all hit. The leftmost miss of a window rules out every
-  /// window that contains it, so the search goes on before it. The hits before the miss are the right
-  /// end of the rest, and are not probed again.
+  /// window that contains it, so the search goes on before it. The hits before the miss are the
+  /// right end of the rest, and are not probed again.
   std::uint32_t sliding_window() {
     const std::uint32_t num_wanted =
         contiguous_blocks_for_hit(query_.spec, query_.drop_eagle_block);

@@ -1,6 +1,6 @@
-// Goal: a window's search finds what a plain scan from the right finds, whichever blocks are
-// cached, and asks less. Method: all patterns of cached blocks up to a length, both as releases
-// before and after eagle by group count alignment.
+// Goal: a window's search finds what a plain scan from the right finds, for every set of cached
+// blocks, with fewer lookups. Method: all patterns of cached blocks up to a length, with the
+// alignment of releases before and after eagle by group.
 
 #include "optimized/kv_cache/cache_hit_search.h"
 

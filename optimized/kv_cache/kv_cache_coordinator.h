@@ -44,8 +44,8 @@ class KVCacheCoordinator {
   bool table_shrinks(const SlotDemand& demand);
 
   /// Touches hits and takes external blocks: of all groups, or, without
-  /// Rules::external_blocks_after_hits, of one group after the other, so that a group may evict what
-  /// a later one has hit.
+  /// Rules::external_blocks_after_hits, of one group after the other, so that a group may evict
+  /// what a later one has hit.
   void allocate_new_computed_blocks(const SlotDemand& demand, const ComputedBlocks* hit);
   void allocate_new_blocks(const SlotDemand& demand, BlocksByGroup& out);
 

@@ -40,8 +40,8 @@ class KVCacheManager {
   std::uint32_t get_num_remaining_blocks(const KVRequest& request) const;
 
   /// A lower bound of the tokens, computed and new, up to which allocate_slots without a hit and
-  /// cache_blocks succeed and change nothing for a running request. Holds until free, for any number
-  /// of computed tokens. Requires: the request was allocated with its num_computed_tokens.
+  /// cache_blocks succeed and change nothing for a running request. Holds until free, for any
+  /// number of computed tokens. Requires: the request was allocated with its num_computed_tokens.
   /// Cost: O(groups)
   std::uint32_t num_settled_tokens(const KVRequest& request,
                                    std::uint32_t num_lookahead_tokens) const;

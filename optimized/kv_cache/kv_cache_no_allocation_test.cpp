@@ -1,5 +1,5 @@
-// Goal: a manager that has seen its longest requests allocates nothing any more. Method: this
-// program counts every call of operator new while the same life of requests is repeated.
+// Goal: a manager that has seen its longest requests allocates nothing. Method: this program counts
+// every call of operator new while it repeats the same life of requests.
 
 #include <gtest/gtest.h>
 
@@ -32,15 +32,15 @@ KVCacheManagerConfig config_of() {
   return config;
 }
 
-/// What the caller passes in and keeps.
+/// The arguments that the caller reuses.
 struct Answers {
   ComputedBlocks hit;
   BlocksByGroup blocks;
   std::vector<std::uint32_t> counts;
 };
 
-/// Requests that come one after the other, hit what the first one cached, run to their end and go;
-/// ends as it began, with an empty cache.
+/// Requests that come one after the other, hit what the first one cached, and run to their end.
+/// Ends as it began, with an empty cache.
 void live(KVCacheManager& manager, const std::vector<Request>& requests, Answers& answers) {
   for (RequestIndex index = 0; index < kNumRequests; ++index) {
     manager.new_step_starts();

@@ -1,5 +1,5 @@
-// Goal: a call of the manager costs what the blocks cost that it touches, however long the request
-// is. Method: count links, probes and table entries.
+// Goal: a call of the manager costs only the blocks that it touches, however long the request is.
+// Method: count links, probes and table entries.
 
 #include <gtest/gtest.h>
 

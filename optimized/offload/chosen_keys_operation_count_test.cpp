@@ -1,6 +1,6 @@
-// Goal: whoever chooses the keys of a table does not choose how long its probes are. Method: count
-// the slots that are looked at for keys that agree in all but 4 bytes, wherever these stand; and,
-// to see that the count would tell, for keys chosen by somebody who knows the secret.
+// Goal: a stranger who chooses the keys of a table cannot make its probes long. Method: count the
+// slots looked at for keys that agree in all but 4 bytes, at any position. As a control, count them
+// for keys that were chosen with the secret.
 
 #include <gtest/gtest.h>
 
@@ -29,21 +29,21 @@ namespace {
 constexpr std::uint32_t kNumKeys = 4096;
 constexpr TableSecret kSecret = {0x0123'4567'89AB'CDEF, 0x1357'9BDF'0246'8ACE};
 
-/// A key is inserted and found at a load of 1/2 at most: 2.5 and 1.5 slots are expected.
+/// At a load of 1/2 at most, an insertion probes 2.5 slots and a hit 1.5 on average.
 constexpr double kProbesPerKeyMax = 4.5;
 /// Of one insertion or lookup.
 constexpr std::uint64_t kProbesMax = 40;
 
 using Keys = std::vector<std::string>;
 
-/// Keys that differ in 4 bytes alone, which count from 0.
+/// Keys that differ only in 4 bytes, which count from 0.
 Keys keys_that_differ_at(std::size_t offset, std::size_t size) {
   Keys keys(kNumKeys, std::string(size, 'k'));
   for (std::uint32_t i = 0; i < kNumKeys; ++i) std::memcpy(&keys[i][offset], &i, sizeof(i));
   return keys;
 }
 
-/// The same, and the product of the last step is 0.
+/// The same, with a last step whose product is 0.
 Keys keys_against(const TableSecret& secret, std::size_t size) {
   Keys keys = keys_that_differ_at(size - 8, size);
   for (std::string& key : keys) std::memcpy(&key[size - 16], &secret.first, sizeof(secret.first));
@@ -124,7 +124,7 @@ Probes probes_of_repeats(const Keys& keys, const TableSecret& secret) {
   return probes;
 }
 
-/// Through the constructors: keys against the constant that they would use if the secret got lost.
+/// Through the constructors, with keys against the constant that a lost secret would leave in use.
 Probes probes_of_pool(const Keys& keys, const TableSecret& secret) {
   BlockPoolConfig config;
   config.num_gpu_blocks = kNumKeys + 1;
@@ -138,7 +138,7 @@ Probes probes_of_pool(const Keys& keys, const TableSecret& secret) {
   return probes;
 }
 
-/// Tracker, policy and what looks for repeats.
+/// Tracker, policy and repeat finder.
 Probes probes_of_offloading(const Keys& keys, const TableSecret& secret) {
   OffloadingManagerConfig config;
   config.cache.capacity = kNumKeys;
@@ -199,7 +199,7 @@ TEST_P(ChosenKeys, AgainstAnotherSecretDoNothing) {
   EXPECT_LE(probes.most, kProbesMax);
 }
 
-// The bounds above are crossed where the secret is known.
+// The bounds above are exceeded where the secret is known.
 TEST_P(ChosenKeys, AgainstTheSecretAreOneChain) {
   EXPECT_GE(GetParam().probes(keys_against(kSecret), kSecret).per_key(), kNumKeys / 8);
 }

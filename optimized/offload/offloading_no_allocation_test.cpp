@@ -1,6 +1,6 @@
-// Goal: a policy allocates nothing after construction, and a manager nothing once it has seen its
-// longest call, but what the caller takes over. Method: this program counts every call of operator
-// new. What the caller takes over is strings: keys of 8 bytes are kept in the string itself.
+// Goal: a policy allocates nothing after construction, and a manager, once it has seen its longest
+// call, only what the caller takes over. Method: this program counts every call of operator new.
+// The caller takes over strings: keys of 8 bytes fit into the string itself.
 
 #include <gtest/gtest.h>
 

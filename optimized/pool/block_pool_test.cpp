@@ -1,5 +1,5 @@
-// What the optimized pool has beyond the concept: keys that copies bring along, and a queue that
-// can be walked.
+// Operations of the optimized pool beyond the contract's concept: keys given to copies, and a walk
+// of the queue.
 #include "optimized/pool/block_pool.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Goal: the O(1) claim. Method: count the links followed or written and the slots probed, per
-// block, from 10^3 to 10^7 blocks, and hold them under one constant. A list walk or a scan anywhere
-// would grow with the pool.
+// block, with 10^3 to 10^7 blocks, and check them against one constant. A list walk or a scan
+// anywhere would grow with the pool.
 
 #include <gtest/gtest.h>
 
@@ -83,8 +83,7 @@ TEST_P(BlockPoolOperationCount, ProbesPerBlockAreConstant) {
   EXPECT_LE(static_cast<double>(probes() - before) / num_samples, kProbesPerEraseMax);
 }
 
-// Many blocks of one key: each insertion and removal touches its neighbours in the list, wherever
-// it stands.
+// Many blocks of one key: each insertion and removal touches only its neighbours in the list.
 TEST_P(BlockPoolOperationCount, CopiesOfOneKeyCostNoWalk) {
   const std::uint32_t num_blocks = std::min(GetParam(), 100'000U);
   BlockHashToBlockMap map(num_blocks, 36);
@@ -101,7 +100,7 @@ TEST_P(BlockPoolOperationCount, CopiesOfOneKeyCostNoWalk) {
 INSTANTIATE_TEST_SUITE_P(Blocks, BlockPoolOperationCount,
                          testing::Values(1'000, 10'000, 100'000, 1'000'000, 10'000'000));
 
-// Chosen by somebody who knows the secret: no byte counts but those of the group.
+// Chosen with the secret, so that only the group's bytes count.
 std::vector<std::string> keys_of_one_tag(std::size_t num_keys) {
   const TableSecret secret;
   std::vector<std::string> keys;
@@ -129,8 +128,7 @@ TEST(BlockHashToBlockMap, KeysOfOneTagAreToldApartByTheirBytes) {
   }
 }
 
-// No tombstones: after an erasure from the front of a cluster, the rest is one slot nearer to its
-// home.
+// No tombstones: an erasure from the front of a cluster moves the rest one slot nearer to its home.
 TEST(BlockHashToBlockMap, EraseShortensTheProbesOfTheKeysAfter) {
   const std::vector<std::string> keys = keys_of_one_tag(6);
   BlockHashToBlockMap map(6, 36);

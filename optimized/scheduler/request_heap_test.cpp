@@ -1,6 +1,5 @@
-// Goal: a RequestHeap always knows its first request, whichever are removed, and says in O(log n)
-// which it is. Method: the same pseudo-random changes go to it and to std::set; comparisons are
-// counted.
+// Goal: a RequestHeap always knows its first request, whichever are removed, at a cost of O(log n).
+// Method: the same pseudo-random changes go to it and to std::set; count the comparisons.
 
 #include "optimized/scheduler/request_heap.h"
 

@@ -273,7 +273,8 @@ class StepPlanner {
     return first_list;
   }
 
-  /// Does not look at blocked requests that cannot be promoted, since skipping one would not move it.
+  /// Does not look at blocked requests that cannot be promoted, since skipping one would not move
+  /// it.
   RequestIndex next_waiting() const {
     const RequestIndex skipped = state_.retries.empty() ? kNoRequest : state_.retries.top();
     if (!state_.has_waiting()) return skipped;

@@ -1,6 +1,6 @@
-// Goal: a scheduler that has seen its largest load allocates nothing any more, whatever becomes of
-// requests. Method: this program counts every call of operator new while the same life of requests
-// is repeated. KV-cache events are off: taking them is an allocation a list.
+// Goal: a scheduler that has seen its largest load allocates nothing, however requests end. Method:
+// this program counts every call of operator new while it repeats the same life of requests.
+// KV-cache events are off, since taking them allocates their lists.
 
 #include <gtest/gtest.h>
 
@@ -45,13 +45,13 @@ std::vector<NewRequest> requests_of() {
     }
     requests[i].max_tokens = kNumOutputTokens;
     requests[i].stop_token_ids = {99};
-    // The first to run is the first to go: what its step planned for it is taken back.
+    // The first to run is preempted first: its step takes back the tokens planned for it.
     requests[i].priority = i == 0 ? 9 : i % 3;
   }
   return requests;
 }
 
-/// What the caller passes in and keeps.
+/// The arguments that the caller reuses.
 struct Caller {
   std::vector<SchedulerOutput> steps = std::vector<SchedulerOutput>(2);
   ModelRunnerOutput runner;
@@ -71,8 +71,8 @@ void update(Scheduler& scheduler, const SchedulerOutput& step, Caller& caller) {
   ASSERT_EQ(scheduler.update_from_output(step, caller.runner, caller.outputs), ErrorCode::kNone);
 }
 
-/// Requests that come, hit, preempt each other, get their tokens and go; one is aborted. Ends as it
-/// began, with an empty cache.
+/// Requests that come, hit, preempt each other, get their tokens and finish; one is aborted. Ends
+/// as it began, with an empty cache.
 void live(Scheduler& scheduler, const std::vector<NewRequest>& requests, Caller& caller) {
   ASSERT_EQ(scheduler.add_request(requests[0], caller.indices[0]), ErrorCode::kNone);
   const std::uint32_t max_steps = scheduler.config().max_concurrent_batches;

@@ -1,5 +1,5 @@
-// Goal: a step costs what it schedules, admits, preempts and ends, however many requests wait.
-// Method: count the requests that are looked at, and what reaches the KV cache.
+// Goal: a step costs the requests that it schedules, admits, preempts and ends, however many wait.
+// Method: count the requests looked at, and the work of the KV cache.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kBlockSize = 16;
 constexpr std::uint32_t kNumRunning = 32;
-/// Planned, advanced, taken.
+/// Looks at a request per step: to plan it, to advance it, and to take its output.
 constexpr std::uint32_t kLooksAStep = 3;
 
 SchedulerConfig config_of(SchedulingPolicy policy = SchedulingPolicy::kFCFS) {
@@ -92,7 +92,7 @@ TEST(SchedulerOperationCount, RequestsThatWaitAreNotLookedAt) {
   }
 }
 
-// Ids that are one chain under the constant that kvfence uses, and under no other secret.
+// Ids that form one chain under the constant that kvfence uses, but not under another secret.
 TEST(SchedulerOperationCount, NamesThatAreChosenAreFoundAtOnce) {
   constexpr std::uint32_t kNumRequests = 2048;
   constexpr std::uint64_t kProbesPerRequestMax = 6;  // the table grows on the way
@@ -137,7 +137,7 @@ TEST(SchedulerOperationCount, LeavingIsConstantUnderFCFSAndLogarithmicUnderPrior
   constexpr std::uint32_t kHeapLevels = 12;
   for (const SchedulingPolicy policy : {SchedulingPolicy::kFCFS, SchedulingPolicy::kPriority}) {
     const bool is_priority = policy == SchedulingPolicy::kPriority;
-    // A level is a comparison upwards, or two downwards, of two requests each.
+    // A level costs one comparison upwards, or two downwards, of two requests each.
     const std::uint64_t num_looks_max = is_priority ? 1 + 2 * (3 * kHeapLevels) : 1;
     for (const bool are_running : {false, true}) {
       SCOPED_TRACE(std::string(to_text(policy)) + (are_running ? " running" : " waiting"));

@@ -156,8 +156,8 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   void push_waiting(RequestIndex request, bool at_front);
 
   // skipped_waiting: a list of all requests, and a heap of those that the next step must look at.
-  // Under FCFS the list is in order: requests join at its end and leave from anywhere, and those that
-  // a step looks at and leaves there keep their order before the others.
+  // Under FCFS the list is in order: requests join at its end and leave from anywhere, and those
+  // that a step looks at and leaves there keep their order before the others.
   void push_skipped(RequestIndex request);
   void look_at(RequestIndex request) { retries.push(request, by_rank()); }
   void do_not_look_at(RequestIndex request) { retries.erase(request, by_rank()); }
@@ -180,8 +180,8 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
   /// Moves the request to the head of waiting, without blocks. Requires: it runs.
   void preempt(RequestIndex request);
 
-  /// Ends a request that has left its place. It keeps its blocks while its load is under way and not
-  /// reported.
+  /// Ends a request that has left its place. It keeps its blocks while its load is under way and
+  /// not reported.
   void finish(RequestIndex request, RequestStatus status);
 
   /// Frees the blocks of a finished request, and forgets the request.

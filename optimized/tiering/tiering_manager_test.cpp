@@ -1,5 +1,5 @@
-// What the lockstep with the reference does not reach: keys of any length, many tiers, requests and
-// jobs at once, and the storage that jobs and promotions hand on.
+// Cases that the lockstep with the reference does not reach: keys of any length, many tiers,
+// requests and jobs at once, and storage that jobs and promotions reuse.
 #include "optimized/tiering/tiering_manager.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-// Goal: a manager allocates nothing once it has seen its longest call and its greatest number of
-// jobs, but what the caller takes over and what its promotions evict. Method: this program counts
-// every call of operator new, above a tier that allocates nothing itself; what is evicted is named
-// by keys of 8 bytes, which are kept in the string itself.
+// Goal: once it has seen its longest call and its greatest number of jobs, a manager allocates only
+// what the caller takes over and the keys that its promotions evict. Method: this program counts
+// every call of operator new, above a tier that allocates nothing itself. Evicted keys have 8
+// bytes, which fit into the string itself.
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-// Goal: a lookup, a promotion, a cascade, a poll and the end of a step cost what they change,
-// whatever else is held, queued, under way or known, and however much lies idle in the tiers.
-// Method: count the words and probes of the primary tier, the jobs, blocks and groups that are
-// looked at, and the names of requests that are compared, from 10^2 to 10^5 of everything else,
-// and hold them under constants. A walk anywhere would grow with that number.
+// Goal: a lookup, a promotion, a cascade, a poll and the end of a step cost only what they change,
+// for any number of other blocks, queued promotions, jobs and requests. Method: count the words and
+// probes of the primary tier, the jobs, blocks and groups looked at, and the names of requests
+// compared, with 10^2 to 10^5 of everything else, and check them against constants. A walk anywhere
+// would grow with that number.
 
 #include <gtest/gtest.h>
 
@@ -27,10 +27,10 @@ constexpr std::uint32_t kNumTiers = 3;
 /// From this key number on, the last tier has every block.
 constexpr std::uint32_t kFirstBelow = 1'000'000;
 
-/// What is to be reported, by place of the tier.
+/// The jobs to report, by tier.
 using Reports = std::vector<std::vector<JobResult>>;
 
-/// The last one has all blocks of high numbers, as many as one likes.
+/// A tier that reports the jobs in Reports. The last one has every block of a high number.
 class ReportingTier final : public Cloning<ReportingTier, SecondaryTier> {
  public:
   ReportingTier(std::uint32_t place, std::shared_ptr<Reports> reports)
@@ -55,8 +55,8 @@ class ReportingTier final : public Cloning<ReportingTier, SecondaryTier> {
   std::shared_ptr<Reports> reports_;
 };
 
-/// Of that many of each: blocks that can go, blocks that cascades hold, jobs under way, promotions
-/// under way and queued ones, each of a request of its own, and requests at request level.
+/// As many of each kind: evictable blocks, blocks that cascades hold, jobs under way, promotions
+/// under way, queued promotions, each of its own request, and requests at request level.
 class TieringOperationCount : public testing::TestWithParam<std::uint32_t> {
  protected:
   void SetUp() override {
@@ -116,14 +116,14 @@ class TieringOperationCount : public testing::TestWithParam<std::uint32_t> {
     next_job_ += kNumTiers;
   }
 
-  /// Of the last store; the next poll hears of it.
+  /// The jobs of the last store; the next poll reports them.
   void report_last_cascades() {
     for (std::uint32_t place = 0; place < kNumTiers; ++place) {
       (*reports_)[place].push_back({next_job_ - kNumTiers + place, true});
     }
   }
 
-  /// With the promotions of as many requests as are queued.
+  /// Submits the queued promotions.
   void end_step() {
     next_job_ += manager_->num_pending();
     manager_->on_schedule_end();
@@ -136,7 +136,7 @@ class TieringOperationCount : public testing::TestWithParam<std::uint32_t> {
   TierJobId next_job_ = 0;
 };
 
-/// A table of names or jobs is at most half full; a cluster of more than this is no luck any more.
+/// A table of names or jobs is at most half full, so a longer cluster than this is not chance.
 constexpr std::uint64_t kLookupMax = 60;
 
 TEST_P(TieringOperationCount, ALookupCostsTheTiersThatItAsks) {

@@ -1,6 +1,6 @@
-// Goal: the halves of a pair allocate nothing once they have seen their largest load, but the
-// metadata of steps that have something to tell, and what a router is told. Method: this program
-// counts every call of operator new. Request ids are short enough to be kept in the string itself.
+// Goal: once they have seen their largest load, the halves of a pair allocate only metadata that
+// are not empty, and the parameters for a router. Method: this program counts every call of
+// operator new. Request ids fit into the string itself.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr RequestIndex kNumRequests = 8;
 
-/// Each read has ended when its rank looks, each notice is there at once.
+/// Each read has ended when its rank polls, and each notice arrives at once.
 class BriskTransport final : public Transport {
  public:
   void listen(std::uint32_t) override {}
@@ -49,7 +49,7 @@ class BriskTransport final : public Transport {
   void advance_clock() { ++now_; }
 
   std::size_t num_closed = 0;
-  std::size_t num_allocated = 0;  ///< by what is said here, not by who says it
+  std::size_t num_allocated = 0;  ///< by this transport
 
  private:
   void notify(bool is_heartbeat, const std::string& request) {
@@ -64,15 +64,15 @@ class BriskTransport final : public Transport {
   std::vector<Notice> notices_;
 };
 
-/// What allocations cost, by what is called.
+/// The number of allocations, by kind of call.
 struct Cost {
-  std::size_t of_metadata = 0;    ///< metadata that are not empty, and what a router is told
-  std::size_t of_idle_steps = 0;  ///< of steps that have nothing to tell
+  std::size_t of_metadata = 0;    ///< metadata that are not empty, and parameters for a router
+  std::size_t of_idle_steps = 0;  ///< of steps with empty metadata
   std::size_t of_the_rest = 0;    ///< of the schedulers' halves
   std::size_t of_workers = 0;     ///< and of the aggregators
 };
 
-/// The same requests over and over, with all that concerns them.
+/// Repeats the life of the same requests, with all calls that concern them.
 class World final : private ConnectorHost {
  public:
   explicit World(const DisaggregatedSpec& spec)
@@ -179,7 +179,7 @@ class World final : private ConnectorHost {
 
 class DisaggregatedNoAllocation : public testing::TestWithParam<Profile> {};
 
-TEST_P(DisaggregatedNoAllocation, ButWhatIsTold) {
+TEST_P(DisaggregatedNoAllocation, ButMetadataAndParameters) {
   DisaggregatedSpec spec;
   spec.rules = rules_of(GetParam());
   spec.deadline = 5;
@@ -194,7 +194,7 @@ TEST_P(DisaggregatedNoAllocation, ButWhatIsTold) {
     EXPECT_EQ(cost.of_the_rest, 0U);
     EXPECT_EQ(cost.of_workers, 0U);
     EXPECT_GT(cost.of_metadata, 0U);
-    // Metadata, their lists, lists of blocks, and what a router is told.
+    // Metadata, their lists, lists of blocks, and parameters for a router.
     EXPECT_LE(cost.of_metadata, kNumRequests * 20U);
   }
   // By a notice or by the deadline, each was given back.

@@ -1,6 +1,7 @@
-// Goal: a step costs what it changes, and a deadline O(log n), whatever else is waited for, read or
-// renewed. Method: count the requests that are looked at and the comparisons of the heap, from 10^2
-// to 10^5 of everything else, and hold them under bounds. A scan would grow with that number.
+// Goal: a step costs only what it changes, and a deadline O(log n), for any number of other
+// requests expected, read or renewed. Method: count the requests looked at and the comparisons of
+// the heap, with 10^2 to 10^5 other requests, and check them against bounds. A scan would grow with
+// that number.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@
 namespace kvfence::planted::optimized {
 namespace {
 
-/// A world in which nothing happens but what is put here.
+/// A transport with only the events that the test puts here.
 class StillTransport final : public Transport {
  public:
   void listen(std::uint32_t) override {}
@@ -58,11 +59,11 @@ class DisaggregatedOperationCount : public testing::TestWithParam<std::uint32_t>
  protected:
   static std::uint32_t size() { return GetParam(); }
 
-  /// Comparisons of an operation of a heap: two a level, and two more.
+  /// Comparisons of an operation of a heap: two per level, and two more.
   static std::uint64_t log_bound() { return 2 * std::bit_width(size()) + 2; }
 };
 
-/// A producer's rank that waits for the readers of all these requests.
+/// A producer's rank that expects the readers of all these requests.
 class Waiting {
  public:
   explicit Waiting(std::uint32_t size)
@@ -75,7 +76,7 @@ class Waiting {
     step(metadata);
   }
 
-  /// Distinct, in no order.
+  /// Distinct deadlines, in no order.
   static Seconds deadline_of(std::uint32_t index, std::uint32_t size) {
     return 1'000'000 + static_cast<Seconds>(std::uint64_t{index} * 7'919 % size);
   }
@@ -169,7 +170,7 @@ class Reading final : private ConnectorHost {
     cost_of_step();
   }
 
-  /// A lease more.
+  /// Adds a lease.
   std::uint64_t add(RequestIndex index) {
     params_.remote_request_id = name_of(index);
     return cost([&] { consumer_->on_new_request(request(index)); });
@@ -221,7 +222,7 @@ TEST_P(DisaggregatedOperationCount, LeasesCostNothingUntilTheyAreRenewed) {
   ASSERT_EQ(reading.num_heartbeats(), size());
   EXPECT_EQ(reading.cost_of_step(), 0U);
   EXPECT_EQ(reading.num_heartbeats(), 0U);
-  // Probes of the request's id, whose home may be taken.
+  // Probes of the request's id, whose home slot may be taken.
   EXPECT_LE(reading.add(size()), 6U);
   EXPECT_LE(reading.cost_of_report(size() / 2), 3U);
   EXPECT_LE(reading.cost_of_finish(size() / 3), 3U);

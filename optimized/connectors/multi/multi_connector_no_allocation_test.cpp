@@ -1,5 +1,5 @@
-// Goal: once it has seen its most requests and its longest lists, neither half allocates anything
-// but a step's metadata, which the workers own.
+// Goal: once they have seen their most requests and their longest lists, both halves allocate only
+// a step's metadata, which the workers own.
 // Method: this program counts every call of operator new, over children that allocate nothing
 // themselves; names fit into a string's own storage.
 
@@ -20,7 +20,7 @@
 namespace kvfence::optimized {
 namespace {
 
-/// Has something at every other lookup, and holds every request.
+/// Has a hit at every other lookup, and holds every request.
 class SteadyChild final : public Cloning<SteadyChild, KVConnector> {
  public:
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest&, std::uint32_t) override {
@@ -41,7 +41,7 @@ class SteadyChild final : public Cloning<SteadyChild, KVConnector> {
   std::uint32_t num_lookups_ = 0;
 };
 
-/// Has sent whatever it hears is finished.
+/// Reports every finished request as sent.
 class SteadyWorker final : public Cloning<SteadyWorker, KVConnectorWorker> {
  public:
   void start_load_kv() override {}

@@ -1,7 +1,7 @@
-// Goal: a connector allocates nothing once it has seen its longest calls, but the metadata of steps
-// that have something to tell. Method: this program counts every call of operator new. Request ids
-// are short enough to be kept in the string itself, and nothing is evicted, which the manager would
-// tell in strings; above tiers, promotions that fail and stores that fail leave room instead.
+// Goal: once it has seen its longest calls, a connector allocates only metadata that are not empty.
+// Method: this program counts every call of operator new. Request ids fit into the string itself,
+// and nothing is evicted, since the manager would report evicted keys in strings. Above tiers,
+// promotions that fail and stores that fail leave room instead.
 
 #include <gtest/gtest.h>
 
@@ -26,11 +26,11 @@ constexpr std::uint32_t kBlockSize = 4;
 constexpr std::uint32_t kNumTokens = 20;
 constexpr RequestIndex kNumRequests = 4;
 
-/// What stands behind the scheduler.
+/// The kind of the scheduler's half, and whether it has tiers.
 enum class Form : std::uint8_t { kHold, kFence, kFenceWithTiers };
 
-/// Wants whole requests, says that it has every block when it is told to, ends each job at the
-/// second poll after its submission, and never brings anything up.
+/// Wants whole requests, reports a hit for every block when the test says so, ends each job at the
+/// second poll after its submission, and fails every promotion.
 class PoorTier final : public Cloning<PoorTier, SecondaryTier> {
  public:
   explicit PoorTier(std::shared_ptr<const bool> says_hit) : says_hit_(std::move(says_hit)) {}
@@ -75,15 +75,15 @@ OffloadingSpec spec_of(Form form) {
   return spec;
 }
 
-/// What allocations cost, by what is called.
+/// The number of allocations, by kind of call.
 struct Cost {
-  std::size_t of_metadata = 0;  ///< of steps that have something to tell
-  std::size_t of_decoding = 0;  ///< of steps that have not
+  std::size_t of_metadata = 0;  ///< of steps with metadata
+  std::size_t of_decoding = 0;  ///< of steps with empty metadata
   std::size_t of_the_rest = 0;  ///< of the scheduler's half
   std::size_t of_workers = 0;   ///< and of the aggregator
 };
 
-/// The same requests over and over, with all that concerns them.
+/// Repeats the life of the same requests, with all calls that concern them.
 class World final : private ConnectorHost {
  public:
   explicit World(Form form)
@@ -102,7 +102,7 @@ class World final : private ConnectorHost {
   }
 
   /// Each request comes, is loaded if it was stored before, is computed, stored, decodes and goes.
-  /// Above tiers, the stores of every second one fail: a tier tries to bring its blocks up.
+  /// Above tiers, the stores of every second one fail, and a tier tries to promote its blocks.
   Cost life() {
     Cost cost;
     for (RequestIndex index = 0; index < kNumRequests; ++index) {

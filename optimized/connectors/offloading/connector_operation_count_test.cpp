@@ -1,7 +1,7 @@
-// Goal: a step costs its requests, their new blocks and what it flushes, whatever else is known,
-// watched or under way. Method: count the requests, table entries, keys and list nodes that are
-// looked at, from 10^2 to 10^5 of everything else, and hold them under constants. A scan would grow
-// with that number.
+// Goal: a step costs its requests, their new blocks and the jobs that it flushes, for any number of
+// other known requests, watched blocks and jobs under way. Method: count the requests, table
+// entries, keys and list nodes looked at, with 10^2 to 10^5 of the others, and check them against
+// constants. A scan would grow with that number.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t kBlockSize = 4;
 
-/// Of the connector; that of its manager is in words and probes.
+/// The cost of the connector; the manager's is in words and probes.
 std::uint64_t work() {
   return operation_counts.links + operation_counts.table_entries + operation_counts.requests;
 }
@@ -50,7 +50,7 @@ class Crowd final : private ConnectorHost {
   std::size_t num_stores() const { return metadata_->stores.size(); }
   std::size_t num_flushed() const { return metadata_->jobs_to_flush.size(); }
 
-  /// What one more step with one token of one request costs.
+  /// The cost of one more step with one token of one request.
   std::uint64_t cost_of_decoding(RequestIndex index) {
     output_.scheduled.push_back({index, 1, 0, true});
     output_.scheduled_cached_reqs.emplace_back().request = index;
@@ -216,8 +216,8 @@ TEST_P(ConnectorOperationCount, ABlockThatIsWatchedFlushesItsJobsAlone) {
   EXPECT_EQ(crowd.num_flushed(), 0U);
 }
 
-// All requests have a block in the window, where ids that are used again are to be forgotten, and
-// their running stores watch them.
+// All requests have a block in the window, where reused ids must be forgotten, and their running
+// stores watch the blocks.
 TEST_P(ConnectorOperationCount, ABlockOfAWindowIsForgottenWhereItStood) {
   Crowd crowd(Profile::kV023, GetParam(), /*has_window=*/true);
   ASSERT_EQ(crowd.num_stores(), GetParam());
@@ -228,7 +228,7 @@ TEST_P(ConnectorOperationCount, ABlockOfAWindowIsForgottenWhereItStood) {
   EXPECT_LE(crowd.cost_of_a_block(0, crowd.block_of(3)), 8U);
 }
 
-// What is flushed is paid for: with nobody left, all of it.
+// A flush costs its jobs: all of them once no request is left.
 TEST_P(ConnectorOperationCount, TheLastFlushCostsTheJobs) {
   Crowd crowd(Profile::kV023, GetParam(), /*has_window=*/false);
   for (RequestIndex index = 0; index <= last(); ++index) crowd.cost_of_finishing(index);

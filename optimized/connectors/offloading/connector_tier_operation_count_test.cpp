@@ -1,7 +1,7 @@
-// Goal: above tiers, too, a step costs its requests and what ends or begins with it, whatever else
-// is known, stored, brought up, going down or lying in the tiers. Method: count the requests, table
-// entries, links, probes and words that connector and tiering manager look at, from 10^2 to 10^4
-// stores under way, blocks that go down, and promotions, and hold them under constants. A scan
+// Goal: also above tiers, a step costs its requests and the jobs that end or begin with it, for any
+// number of other requests, stores, cascades, promotions and blocks in the tiers. Method: count the
+// requests, table entries, links, probes and words that connector and tiering manager look at, with
+// 10^2 to 10^4 stores under way, cascades and promotions, and check them against constants. A scan
 // would grow with that number.
 
 #include <gtest/gtest.h>
@@ -26,10 +26,10 @@ namespace {
 constexpr std::uint32_t kBlockSize = 4;
 constexpr std::uint32_t kNumTiers = 3;
 
-/// A table is at most half full; a cluster of more than this is no luck any more.
+/// A table is at most half full, so a longer cluster than this is not chance.
 constexpr std::uint64_t kLookupMax = 60;
 
-/// What lies in the last tier, and what is to be reported, by place.
+/// The blocks in the last tier, and the jobs to report, by tier.
 struct Below {
   std::set<OffloadKey> held;
   std::vector<std::vector<JobResult>> reports;
@@ -61,9 +61,9 @@ class ReportingTier final : public Cloning<ReportingTier, SecondaryTier> {
   std::shared_ptr<Below> below_;
 };
 
-/// Of that many each: requests whose block is being stored, whose block is stored and goes down to
-/// every tier, and whose block is being brought up. After them stand a few that are not known yet,
-/// of which the even ones have their block in the last tier.
+/// As many requests of each kind: with a block that is being stored, with a stored block that
+/// cascades to every tier, and with a block that is being promoted. Then come a few unknown ones;
+/// the even ones have their block in the last tier.
 class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>,
                                     protected ConnectorHost {
  protected:
@@ -112,7 +112,7 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
   RequestIndex storing(std::uint32_t number) const { return number; }
   RequestIndex stored(std::uint32_t number) const { return num() + number; }
   RequestIndex promoted(std::uint32_t number) const { return 2 * num() + number; }
-  /// Its block lies in the last tier if the number is even, else nowhere.
+  /// Its block is in the last tier if the number is even, else nowhere.
   RequestIndex fresh(std::uint32_t number) const { return 3 * num() + number; }
 
   std::optional<std::uint32_t> look_up(RequestIndex index) {
@@ -202,7 +202,7 @@ class ConnectorTierOperationCount : public testing::TestWithParam<std::uint32_t>
   SchedulerOutput output_;
 };
 
-// With nothing that ends or begins, it is the poll of each tier and the requests of the step.
+// If nothing ends or begins, the cost is the poll of each tier and the requests of the step.
 TEST_P(ConnectorTierOperationCount, AStepCostsItsRequestsAndOnePollOfEachTier) {
   EXPECT_EQ(cost([&] { step(); }), kNumTiers);
   plan_decoding(storing(num() - 1));
@@ -214,10 +214,10 @@ TEST_P(ConnectorTierOperationCount, ALookupCostsItsBlocksInEachTier) {
   EXPECT_EQ(cost([&] { EXPECT_EQ(look_up(storing(1)), std::nullopt); }), 0U)
       << "its job is under way";
   for (std::uint32_t number = 0; number < num(); number += 1 + num() / 20) {
-    // Whoever is told of its block a second time has its blocks looked at and touched again.
+    // A second lookup that finds the block looks at the request's blocks and touches them again.
     EXPECT_LE(cost([&] { EXPECT_EQ(look_up(stored(number)), kBlockSize); }), 4 * kLookupMax);
     EXPECT_LE(cost([&] { EXPECT_EQ(look_up(promoted(number)), std::nullopt); }), 4 * kLookupMax)
-        << "being brought up";
+        << "being promoted";
   }
   for (std::uint32_t number = 0; number < kNumFresh; ++number) {
     EXPECT_LE(cost([&] { connector_->on_new_request(request(fresh(number))); }), kLookupMax);

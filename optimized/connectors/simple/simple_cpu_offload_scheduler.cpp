@@ -79,8 +79,8 @@ GpuBlockPool& gpu_pool_of(ConnectorHost& host) {
 class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffloadScheduler> {
  public:
   /// Requires: check_spec(spec) finds nothing.
-  /// Cost: O(CPU blocks + GPU blocks). Later allocations: the metadata, lists as long as the longest
-  /// call, and storage for the requests and the events under way.
+  /// Cost: O(CPU blocks + GPU blocks). Later allocations: the metadata, lists as long as the
+  /// longest call, and storage for the requests and the events under way.
   explicit SimpleCPUOffload(const SimpleCPUOffloadSpec& spec)
       : rules_(checked(spec).kv_cache.pool.rules),
         lazy_offload_(spec.lazy_offload),

@@ -1,6 +1,6 @@
-// Goal: a simple CPU offload connector allocates nothing once it has seen its longest calls, but
-// the metadata of steps that have something to tell. Method: this program counts every call of
-// operator new. Request ids are short enough to be kept in the string itself.
+// Goal: once it has seen its longest calls, a simple CPU offload connector allocates only metadata
+// that are not empty. Method: this program counts every call of operator new. Request ids fit into
+// the string itself.
 
 #include <gtest/gtest.h>
 
@@ -42,15 +42,15 @@ SimpleCPUOffloadSpec spec_of(Profile profile, bool lazy_offload) {
   return spec;
 }
 
-/// What allocations cost, by what is called.
+/// The number of allocations, by kind of call.
 struct Cost {
-  std::size_t of_metadata = 0;  ///< of steps that have something to tell
-  std::size_t of_silence = 0;   ///< of steps that have not
+  std::size_t of_metadata = 0;  ///< of steps with metadata
+  std::size_t of_silence = 0;   ///< of steps with empty metadata
   std::size_t of_the_rest = 0;  ///< of the scheduler's half
   std::size_t of_workers = 0;
 };
 
-/// The same requests over and over, with all that concerns them.
+/// Repeats the life of the same requests, with all calls that concern them.
 class World final : private ConnectorHost, private GpuBlockPool {
  public:
   explicit World(const SimpleCPUOffloadSpec& spec)

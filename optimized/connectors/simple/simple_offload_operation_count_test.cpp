@@ -1,7 +1,7 @@
-// Goal: a step costs its requests, the ids that they get and the blocks whose turn it is; lazily,
-// the free blocks that are looked at; a report, the blocks of what is over. Method: count the
-// requests, table entries and free blocks that are looked at, from 10^2 to 10^5 of everything else,
-// and compare. A scan would grow with that number.
+// Goal: an eager step costs its requests, their new ids and the blocks that are due; a lazy one the
+// free blocks that it looks at; a report the blocks of the transfers that it ends. Method: count
+// the requests, table entries and free blocks looked at, with 10^2 to 10^5 of everything else, and
+// compare. A scan would grow with that number.
 
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class Crowd final : private ConnectorHost, private GpuBlockPool {
     num_computed_ = 2 * kBlockSize;
   }
 
-  /// What one more step with one token of one request costs.
+  /// The cost of one more step with one token of one request.
   std::uint64_t cost_of_decoding(RequestIndex index) {
     output_.scheduled.push_back({index, 1, 0, true});
     output_.scheduled_cached_reqs.emplace_back().request = index;
@@ -191,8 +191,8 @@ TEST_P(SimpleOffloadOperationCount, ALoadCostsItsBlocks) {
 TEST_P(SimpleOffloadOperationCount, ALazyStepCostsTheBlocksThatItLooksAt) {
   constexpr std::uint64_t kNumBlocksToWalk = 8;
   Crowd crowd(GetParam(), /*lazy_offload=*/true);
-  // Seven blocks that never had anything stand at the head, where each walk begins: it held what
-  // the one before stopped at.
+  // Each walk begins at the head, since the one before holds the block at which it stopped. Seven
+  // blocks there never held anything.
   EXPECT_EQ(crowd.cost_of_a_step(), kNumBlocksToWalk);
   EXPECT_EQ(crowd.metadata().store_gpu_blocks.size(), 1U);
   EXPECT_EQ(crowd.cost_of_a_step(), kNumBlocksToWalk);

@@ -1,4 +1,4 @@
-// Goal: on real files storage has upstream's names, knows half a file, and leaves nothing behind,
+// Goal: on real files storage uses upstream's names, detects half a file, and leaks no handle,
 // whatever fails. Method: a temporary folder, and a file system in which calls fail, are cut short
 // and interrupted. The rules of storage are in properties/engine/files/.
 

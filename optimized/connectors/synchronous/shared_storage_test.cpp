@@ -1,5 +1,5 @@
-// Goal: storage keeps to a folder of its own, whatever else is in it, and takes it along. Method:
-// the folder is found by a name that it alone has. The rules are in properties/engine/files/.
+// Goal: storage has a folder of its own, whatever else is in it, and removes it at the end. Method:
+// find the folder by a name that only it contains. The rules are in properties/engine/files/.
 
 #include "contract/connectors/synchronous/shared_storage.h"
 
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 const std::vector<KVSymbol> kAnySymbols = {11, 12, 13, 14};
 
-/// The storage that has a folder of this name, wherever it lies.
+/// The storage that contains a folder of this name, wherever it is.
 fs::path folder_with(const std::string& name) {
   const fs::path parent = fs::path(TemporaryFolder("parent").path()).parent_path();
   for (const auto& entry : fs::directory_iterator(parent)) {

@@ -1,5 +1,5 @@
-// Goal: a file of symbols is a safetensors file, and one that is not whole shows. Method: golden
-// bytes, and each file that lacks an end or has a byte too many.
+// Goal: a file of symbols is a safetensors file, and one that is not whole is detected. Method:
+// golden bytes, and each file that is too short or has an extra byte.
 
 #include "optimized/connectors/synchronous/symbol_file.h"
 
@@ -21,7 +21,7 @@ Bytes bytes_of(const std::string& text) {
   return bytes;
 }
 
-// What safetensors' Rust core and its Python bindings read: the text has a multiple of 8 bytes.
+// Safetensors' Rust core and its Python bindings need a header of a multiple of 8 bytes.
 TEST(SymbolFile, IsASafetensorsFileOfOneTensor) {
   Bytes file;
   encode_symbols(Symbols{1, 0x01020304}, file);

@@ -1,6 +1,6 @@
-// Goal: the scheduler's half of a synchronous connector allocates nothing once it has seen its most
-// requests, but the names of new ones and the metadata of steps that have something to tell; nor
-// does its storage, asked for a folder. Method: this program counts every call of operator new.
+// Goal: once it has seen its most requests, the scheduler's half of a synchronous connector
+// allocates only names of new ones and metadata that are not empty, and its storage nothing when
+// asked for a folder. Method: this program counts every call of operator new.
 
 #include <gtest/gtest.h>
 
@@ -30,15 +30,15 @@ SynchronousConnectorSpec spec_of(SynchronousConnectorKind kind) {
   return spec;
 }
 
-/// What allocations cost, by what is called.
+/// The number of allocations, by kind of call.
 struct Cost {
   std::size_t of_names = 0;     ///< of requests asked for the first time
-  std::size_t of_metadata = 0;  ///< of steps that have something to tell, and their fills
-  std::size_t of_silence = 0;   ///< of steps that have not
+  std::size_t of_metadata = 0;  ///< of steps with metadata, and their fills
+  std::size_t of_silence = 0;   ///< of steps with empty metadata
   std::size_t of_the_rest = 0;
 };
 
-/// The same requests over and over. Half of the prompts are in storage.
+/// Repeats the life of the same requests. Half of the prompts are in storage.
 class World final : private ConnectorHost {
  public:
   explicit World(SynchronousConnectorKind kind)

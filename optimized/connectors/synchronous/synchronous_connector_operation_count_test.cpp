@@ -1,7 +1,7 @@
-// Goal: a step costs a synchronous connector's half the requests that join it and the blocks that
-// it tells, a call its own request. Method: count the requests and table entries that are looked
-// at, from 10^2 to 10^5 requests that decode, are filled or have a name, and compare. A scan would
-// grow with that number.
+// Goal: in the scheduler's half of a synchronous connector, a step costs the requests that join it
+// and the blocks in its metadata, and a call its own request. Method: count the requests and table
+// entries looked at, with 10^2 to 10^5 requests that decode, are filled or have a name, and
+// compare. A scan would grow with that number.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ SynchronousConnectorSpec spec_of(SynchronousConnectorKind kind) {
   return spec;
 }
 
-/// Which folders there are is all that a scheduler's half asks for.
+/// A scheduler's half asks only which folders exist.
 class FoldersOnly final : public SharedStorage {
  public:
   explicit FoldersOnly(bool all_exist) : all_exist_(all_exist) {}
@@ -43,8 +43,7 @@ class FoldersOnly final : public SharedStorage {
   bool all_exist_;
 };
 
-/// Many requests of one prompt that the connector has seen and that decode in each step; and one
-/// more.
+/// Many known requests of one prompt that decode in each step, and one more.
 class Crowd final : private ConnectorHost {
  public:
   Crowd(std::uint32_t num_requests, SynchronousConnectorKind kind, SharedStorage& storage)
@@ -69,7 +68,7 @@ class Crowd final : private ConnectorHost {
   }
   void finish(RequestIndex index) { connector_->request_finished(*this, request(index), blocks_); }
 
-  /// All that is known decodes.
+  /// All known requests decode.
   void decode() {
     for (RequestIndex index = 0; index < num_decoding_; ++index) {
       output_.scheduled.push_back({index, 1, 0, true});
