@@ -32,7 +32,7 @@ struct CopyPathOptions {
 bool can_copy(CopyPathKind kind, std::span<const CopyDescriptor> copies);
 
 /// Enqueues all copies in the stream, never the NULL one; the copies have no order among
-/// themselves. `held` gets the host memory, of `pool`, that has to stay as it is until they are
+/// themselves. `held` gets the host memory, of `pool`, that must stay unchanged until they are
 /// over. Errors: the first code that is not cudaSuccess; part of the copies may have been enqueued,
 /// so every destination is undefined, and none is at rest before the stream has come to this point.
 cudaError_t enqueue_copies(CopyPathKind kind, const CopyPathOptions& options,

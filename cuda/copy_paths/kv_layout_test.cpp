@@ -60,7 +60,7 @@ TEST(KVLayout, KAndVLogicallyFirstButPhysicallyInTheBlockIsOneTensor) {
   EXPECT_EQ(found.layout.tensors[0].block_stride, 128U);
 }
 
-TEST(KVLayout, TokensBeforeHeadsOrAfterIsThePagesOwnAffair) {
+TEST(KVLayout, TheOrderOfTokensAndHeadsDoesNotMatter) {
   const auto found = discover({attention({0, 1, {kBlocks, 4, 2, 4}, {32, 4, 16, 1}}, 32)});
   EXPECT_EQ(found.refusal, "");
 }

@@ -62,8 +62,8 @@ class WorkQueue {
   std::uint32_t ready() const { return ready_; }
   const std::vector<Work*>& early() const { return early_; }
   Work& head(Actor stream) { return *streams_[stream].work.front(); }
-  /// The stream whose next work has to run first so that `moment` comes; nothing: it is over, or it
-  /// cannot come (then is_over is false).
+  /// The stream whose next work must run first so that `moment` comes; nothing if it is over, or if
+  /// it cannot come (then is_over is false).
   std::optional<Actor> next_towards(Moment moment) const;
 
   /// One random step of the work of a ready stream, or an early read.

@@ -110,7 +110,7 @@ TEST(EngineOnVirtualDevice, WhatMeetsAFaultIsReportedAsFailedAndTheNextIsNot) {
   }
 }
 
-TEST(EngineOnVirtualDevice, WhatIsLateIsDeniedAndSucceeds) {
+TEST(EngineOnVirtualDevice, ALateTransferIsReportedLaterAsASuccess) {
   EngineOnVirtualDevice device(kOptions);
   fill(device, 2, 100);
   device.fail_next(worker::Direction::kStore, worker::Fault::kLate);

@@ -94,7 +94,7 @@ TEST_P(CachePolicyOperationCount, ReadingAndReleasingCostAConstant) {
 }
 
 // Upstream walks over all busy blocks each time.
-TEST_P(CachePolicyOperationCount, WhatIsBusyIsNotSkippedButNotMet) {
+TEST_P(CachePolicyOperationCount, NeverVisitsBusyBlocks) {
   constexpr std::uint64_t kWordsMax = 24;
   CachePolicy policy = full_policy();
   // The newest tenth is idle.
@@ -117,7 +117,7 @@ TEST_P(CachePolicyOperationCount, WhatIsBusyIsNotSkippedButNotMet) {
   }
 }
 
-TEST_P(CachePolicyOperationCount, ARefusalLooksAtWhatIsProtectedOnly) {
+TEST_P(CachePolicyOperationCount, ARefusalLooksOnlyAtProtectedBlocks) {
   constexpr std::uint32_t kNumProtected = 10;
   constexpr std::uint64_t kWordsMax = 5 * kNumProtected;
   constexpr std::uint64_t kProbesMax = 3 * kNumProtected;

@@ -31,7 +31,7 @@ TEST(TemporaryFolder, EachIsNewAndEmptyAndRemovedWithWhatIsInIt) {
   EXPECT_EQ(TemporaryFolder("folder_test").path(), path) << "its name is free again";
 }
 
-TEST(TemporaryFolder, WhatADeadProcessLeftIsNotInherited) {
+TEST(TemporaryFolder, AFolderOfADeadProcessIsRemoved) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();

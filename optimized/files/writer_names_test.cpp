@@ -46,7 +46,7 @@ TEST_F(WriterNamesTest, NamesAreNeverGivenTwice) {
   EXPECT_EQ(one.next(), in_folder("0.2.tmp")) << "the number is free, the count goes on";
 }
 
-TEST_F(WriterNamesTest, ReclaimsTheFilesOfTheDeadAlone) {
+TEST_F(WriterNamesTest, ReclaimsOnlyTheFilesOfDeadWriters) {
   WriterNames living(posix_, folder_.path());
   ASSERT_EQ(living.claim(), 0);
   for (const char* name : {"0.0.tmp", "3.lock", "3.0.tmp", "3.12.tmp", "4.0.tmp", "33.0.tmp",

@@ -113,7 +113,7 @@ std::vector<std::string> keys_of_one_tag(std::size_t num_keys) {
   return keys;
 }
 
-TEST(BlockHashToBlockMap, KeysOfOneTagAreToldApartByTheirBytes) {
+TEST(BlockHashToBlockMap, KeysOfOneTagAreDistinguishedByTheirBytes) {
   const std::vector<std::string> keys = keys_of_one_tag(8);
   BlockHashToBlockMap map(8, 36);
   for (BlockId block = 0; block < 8; ++block) {

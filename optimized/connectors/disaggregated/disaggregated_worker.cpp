@@ -175,7 +175,7 @@ class DisaggregatedProducerWorker final
   Seconds renewed_for_ = 0;  ///< by a heartbeat
 
   NamedSlots<Expected> expected_;
-  std::vector<std::uint64_t> has_said_;  ///< [slot][num_words_], a bit a reader
+  std::vector<std::uint64_t> has_said_;  ///< [slot][num_words_], a bit per reader
   RequestHeap deadlines_;                ///< slots, the soonest on top
   std::uint64_t num_deadlines_set_ = 0;
 

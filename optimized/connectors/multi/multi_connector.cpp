@@ -79,7 +79,7 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
     if (num_external_tokens > 0 && would_load_async_) {
       if (request.index >= loading_.size()) loading_.resize(request.index + 1);
       loading_[request.index].request = request.id;
-      loading_[request.index].child = chosen ? *chosen : kNobody;
+      loading_[request.index].child = chosen ? *chosen : kNoChild;
     }
     no_blocks_.resize(blocks.size());
     const BlocksByGroup& of_others = rules_.multi_connector_shares_blocks ? blocks : no_blocks_;
@@ -106,7 +106,7 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
 
   void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) override {
     for (const RequestIndex request : output.finished_recving) {
-      if (request < loading_.size()) loading_[request].child = kNobody;
+      if (request < loading_.size()) loading_[request].child = kNoChild;
     }
     for (std::vector<CompletedJob>& jobs : jobs_of_children_) jobs.clear();
     for (CompletedJob job : output.completed_jobs) {
@@ -186,7 +186,7 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
 
   std::optional<std::uint32_t> loading_child(std::string_view request) const override {
     for (const Load& load : loading_) {
-      if (load.child != kNobody && load.request == request) return load.child;
+      if (load.child != kNoChild && load.request == request) return load.child;
     }
     return std::nullopt;
   }
@@ -199,17 +199,17 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
   void add_to(StateHash& hash) const override {
     hash.add_all(children_, chosen_, extra_async_saves_, client_params_);
     for (std::size_t index = 0; index < loading_.size(); ++index) {
-      if (loading_[index].child == kNobody) continue;
+      if (loading_[index].child == kNoChild) continue;
       hash.add_entry(index, loading_[index].request, loading_[index].child);
     }
   }
 
  private:
-  static constexpr std::uint32_t kNobody = 0xFFFF'FFFF;
+  static constexpr std::uint32_t kNoChild = 0xFFFF'FFFF;
 
   struct Load {
     std::string request;
-    std::uint32_t child = kNobody;
+    std::uint32_t child = kNoChild;
   };
 
   std::uint32_t num_children() const { return static_cast<std::uint32_t>(children_.size()); }

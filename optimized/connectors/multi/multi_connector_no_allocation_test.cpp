@@ -54,7 +54,7 @@ class SteadyWorker final : public Cloning<SteadyWorker, KVConnectorWorker> {
 };
 
 struct NoHost final : ConnectorHost {
-  ConnectorRequest request(RequestIndex) const override { throw std::logic_error("nobody asks"); }
+  ConnectorRequest request(RequestIndex) const override { throw std::logic_error("not used"); }
   bool is_cached(BlockId) const override { return false; }
 };
 

@@ -224,7 +224,7 @@ TEST_P(ConnectorOperationCount, ABlockOfAWindowIsForgottenWhereItStood) {
   EXPECT_EQ(crowd.cost_of_decoding(last()), 1U);
   EXPECT_LE(crowd.cost_of_a_block(last(), crowd.block_of(3)), 8U);
   EXPECT_EQ(crowd.num_flushed(), 1U);
-  // The id stands in the table of the request that has it now.
+  // The id is in the table of the request that has it now.
   EXPECT_LE(crowd.cost_of_a_block(0, crowd.block_of(3)), 8U);
 }
 
