@@ -58,7 +58,7 @@ COMPONENT_EXCEPTIONS = {
 PLUG = "scenarios/targets/targets.h"
 
 # The instrumented copies, which ci/plant.py writes at build time: "planted/<layer>/x.h" is a copy of "<layer>/x.h",
-# for the tests of that file and for those who plug implementations together, tell what a bug does, or measure it.
+# for the tests of that file and for code that plugs implementations together, shows what a bug does, or measures it.
 COPY = "planted/"
 COPY_USERS = ("scenarios/targets/*", "scenarios/story/*", "cuda/figures/held_races.cpp")
 # Their switch, what they count, and the list of their bugs, for the same.

@@ -14,12 +14,12 @@ def parts_of(kvfence):
 
 
 def fuzzed_parts():
-    """Those of fuzz/targets.txt."""
+    """The parts in fuzz/targets.txt."""
     lines = (ROOT / "fuzz" / "targets.txt").read_text().splitlines()
     return [line.split()[0] for line in lines if line and not line.startswith("#")]
 
 
 def arguments_of(part):
-    """How `kvfence check` is told to stay within it."""
+    """The options that restrict `kvfence check` to the part."""
     target, _, assembly = part.partition(".")
     return ["--target", target] + (["--config", f"assembly={assembly}"] if assembly else [])

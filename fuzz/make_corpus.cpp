@@ -1,12 +1,11 @@
-/// Writes the corpus of <target>_lockstep anew: what a byte means is the generator's to say, so a
-/// changed generator wants a new corpus.
+/// Writes the corpus of <target>_lockstep anew. The generator decides what a byte means, so a
+/// changed generator needs a new corpus.
 ///
 ///     make_corpus TARGET FOLDER
 ///
-/// For each goal of the reach counters an input that leads there, `reaches_<goal>`, and for each
-/// planted bug one that catches it, `catches_<bug>`; random bytes, cut down as far as they still
-/// do. Decided by no seed but kSeed. Exit status: 1 if some input was not found, 2 for a usage
-/// error.
+/// Writes for each coverage goal an input that reaches it, `reaches_<goal>`, and for each planted
+/// bug one that catches it, `catches_<bug>`: random bytes, cut down while they still do. kSeed is
+/// the only seed. Exit status: 1 if some input was not found, 2 for a usage error.
 
 #include <array>
 #include <cstdint>

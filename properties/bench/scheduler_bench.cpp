@@ -2,7 +2,7 @@
 //
 // The steps are those of scenarios/adapters/bench_vllm_scheduler.py, whose docstring defines them,
 // so that the figures of the implementations can stand side by side: every request decodes one
-// token a step. An iteration is one pass of many steps, on a scheduler that is made afresh before
+// token per step. An iteration is one pass of many steps, on a scheduler that is made afresh before
 // it, off the clock. Step is timed as a whole; Schedule and UpdateFromOutput call by call, with a
 // reading of the clock in each figure, as in Python.
 

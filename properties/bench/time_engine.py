@@ -72,9 +72,9 @@ def cell(one: dict) -> str:
 def text_of(results: dict) -> str:
     rows = [[what, cell(results["commands_a_second"][name]), cell(results["steps_a_second"][name])]
             for name, what in WHAT.items()]
-    return (f"A second of CPU time on one core: median of {results['rounds']} rounds [min..max]; "
+    return (f"Per second of CPU time on one core: median of {results['rounds']} rounds [min..max]; "
             f"{results['commands_per_step']:.1f} commands per step\n\n"
-            + table(["what runs", "commands a second", "steps a second"], rows) + "\n")
+            + table(["what runs", "commands per second", "steps per second"], rows) + "\n")
 
 
 def results_page(results: dict, command: str) -> str:
@@ -90,7 +90,7 @@ def is_too_slow(results: dict, at_least: Optional[int]) -> bool:
     campaign = results["steps_a_second"]["BM_Campaign"]["median"]
     if at_least is None or campaign >= at_least:
         return False
-    print(f"time_engine.py: {campaign:,.0f} steps a second with every oracle on, expected at least {at_least:,}",
+    print(f"time_engine.py: {campaign:,.0f} steps per second with every oracle on, expected at least {at_least:,}",
           file=sys.stderr)
     return True
 
@@ -100,7 +100,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--program", type=pathlib.Path, default=PROGRAMS / "engine_bench", help="the C++ benchmark")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--min-time", type=float, default=2.0, help="seconds that each figure is repeated for")
-    parser.add_argument("--at-least", type=int, metavar="N", help="steps a second with every oracle on")
+    parser.add_argument("--at-least", type=int, metavar="N", help="steps per second with every oracle on")
     parser.add_argument("--results", type=pathlib.Path, help="write the page here")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--date", default=datetime.date.today().isoformat(), help="for --results; default: today's")

@@ -116,7 +116,7 @@ TEST(Campaign, EndsWhereNothingIsTaken) {
   EXPECT_EQ(result.progress.commands, 0u);
 }
 
-/// Tells its run to stop in the n-th command.
+/// Asks its run to stop in the n-th command.
 class Watched final : public Implementation {
  public:
   Watched(RunPosition& position, std::uint64_t command) : position_(position), left_(command) {}
@@ -136,7 +136,7 @@ class Watched final : public Implementation {
   std::unique_ptr<Implementation> inner_ = block_pool_sides().make_optimized();
 };
 
-TEST(Campaign, StopsWithinAnEpisodeWhereItIsTold) {
+TEST(Campaign, StopsWithinAnEpisodeOnRequest) {
   const auto reference = block_pool_sides().make_reference();
   RunPosition position;
   Watched watched(position, 130);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// An implementation that a witness, the same one with other parts, can contradict: it tells a
-/// fault of those parts from a fault of what both have.
+/// An implementation and a witness: the same implementation with other parts. The witness tells
+/// faults of those parts from faults of what both have in common.
 
 #include <cstddef>
 #include <functional>
@@ -15,11 +15,11 @@
 
 namespace kvfence {
 
-/// All that it answers comes from `shown`. The witness runs where an answer is in doubt alone: it
-/// is given the same commands, from the reset on. Where it answers the last one otherwise, the
-/// implementation has failed, and the message has the member and both values.
+/// All answers come from `shown`. The witness runs only if an answer is in doubt: it gets all
+/// commands since the reset. If its answer to the last one differs, the implementation has failed,
+/// and the message has the member and both values.
 ///
-/// Cost: in doubt, as many commands as were run since the reset.
+/// Cost: if in doubt, as many commands as were run since the reset.
 class ConfirmedImplementation final : public Implementation {
  public:
   using Make = ReplayedImplementation::Make;

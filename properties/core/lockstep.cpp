@@ -20,7 +20,7 @@ Lockstep::Lockstep(const Checks& checks, Implementation& expected, Implementatio
       expected_observations_(window_ + 1) {}
 
 std::optional<Divergence> Lockstep::start(const Setup& setup, bool counts_tables) {
-  if (auto stopped = stop_if_told(0)) return stopped;
+  if (auto stopped = stop_if_requested(0)) return stopped;
   if (options_.position) options_.position->begin_step(0);
   world_ = checks_.target->make_world(setup);
   goal_counts_->start(setup);
@@ -68,7 +68,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
   const std::size_t slot = after(newest_);
   Observation& expected = expected_observations_[slot];
   const std::size_t step = num_commands_;
-  if (auto stopped = stop_if_told(step)) return stopped;
+  if (auto stopped = stop_if_requested(step)) return stopped;
   if (options_.position) options_.position->begin_step(step);
   world_->apply(command);
   if (auto failure = expected_.apply(command, *world_, observe, expected)) {
@@ -122,7 +122,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
   return broken;
 }
 
-std::optional<Divergence> Lockstep::stop_if_told(std::size_t step) const {
+std::optional<Divergence> Lockstep::stop_if_requested(std::size_t step) const {
   if (!options_.position || !options_.position->must_stop) return std::nullopt;
   return Divergence{.step = step, .oracle = "stopped"};
 }
@@ -152,7 +152,7 @@ std::optional<Divergence> Lockstep::compare_tables() {
 
 std::optional<Divergence> Lockstep::collect_oldest() {
   const std::size_t step = num_collected_;
-  if (auto stopped = stop_if_told(step)) return stopped;
+  if (auto stopped = stop_if_requested(step)) return stopped;
   const Observation& expected = expected_observations_[oldest_];
   // What the other side does not report keeps the expected value: nothing is claimed about it.
   Observation& actual = actual_observations_[newest_actual_];

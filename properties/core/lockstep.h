@@ -82,7 +82,7 @@ class Lockstep {
     return slot + 1 == expected_observations_.size() ? 0 : slot + 1;
   }
   std::unique_ptr<RuleChecker> make_rules(const Setup& setup) const;
-  std::optional<Divergence> stop_if_told(std::size_t step) const;
+  std::optional<Divergence> stop_if_requested(std::size_t step) const;
   std::optional<Divergence> collect_oldest();
   std::optional<Divergence> compare(const Observation& expected, std::size_t step) const;
 

@@ -18,7 +18,7 @@ namespace kvfence {
 struct ShrinkOptions {
   std::size_t tries_max = 20'000;           ///< runs of the predicate
   std::optional<std::size_t> failing_step;  ///< index of the command that failed, where known
-  /// Told after every try.
+  /// Called after every try.
   std::function<void(std::size_t tries, std::size_t num_commands)> progress;
 };
 

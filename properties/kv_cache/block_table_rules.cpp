@@ -36,7 +36,7 @@ std::optional<BrokenBlockRule> BlockTableInvariants::check_blocks(const BlockSta
   num_places_.assign(config_.pool.num_gpu_blocks, 0);
   for (const kv_cache::RequestBlocks& table : state.tables) {
     if (table.blocks.size() != config_.groups.size()) {
-      return broken(BlockRule::kListAGroup, "tables", phrase("a list per group"),
+      return broken(BlockRule::kListPerGroup, "tables", phrase("a list per group"),
                     to_value(state.tables));
     }
     for (const std::vector<BlockId>& blocks : table.blocks) {

@@ -18,7 +18,7 @@ namespace kvfence {
 
 /// Which statement is broken; a target's invariants have one for each.
 enum class BlockRule : std::uint8_t {
-  kListAGroup,           ///< a table has a list per group
+  kListPerGroup,         ///< a table has a list per group
   kNullAndSinksStayOut,  ///< no key, no reference, no place in queue and tables
   kRefCntCountsPlaces,
   kQueueHoldsTheUnreferenced,

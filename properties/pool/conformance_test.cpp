@@ -171,7 +171,7 @@ take_events -> events=[(cleared)]
 )");
 }
 
-TEST_P(BlockPoolConformance, CacheNamesTheRangeAndTellsItOnce) {
+TEST_P(BlockPoolConformance, CacheNamesTheRangeAndReportsItOnce) {
   expect(R"(config num_gpu_blocks=4 hash_block_size=1
 request id=A tokens=[5 6 7]
 get_new_blocks num_blocks=2

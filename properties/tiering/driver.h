@@ -1,15 +1,15 @@
 #pragma once
 
-/// Puts any tiering manager that satisfies the concept through the interface that a lockstep drives,
+/// Connects any tiering manager that satisfies the concept to the interface that a lockstep drives,
 /// with scripted tiers below it.
 ///
-/// Refused here, since they are about what only the script knows:
+/// Refused here, since only the script knows what they are about:
 ///   kNotInConfig      on_new_request, tier_*: no such tier; tier_faults, tier_damage,
 ///                     tier_restart, tier_writer: no file tier
 ///   kBadRange         tier_faults: a call that cannot fail so
 ///
-/// Where there are file tiers, slots have bytes: a GPU writes the block of a key once its store is
-/// complete, and something else before that.
+/// With file tiers, slots have bytes: the GPU writes the block of a key once its store is complete,
+/// and other bytes before that.
 
 #include <algorithm>
 #include <concepts>

@@ -266,14 +266,14 @@ class Episode {
   /// What other processes do to the folder.
   void interfere() {
     if (choices_.once_in(8)) {
-      // A dead writer: its lock is free.
+      // A writer that exited: its lock is free.
       const std::string writers = mapper_.rank_path() + "/" + kWritersFolder + "/";
       touch_file(writers + "77.lock");
       touch_file(writers + "77." + std::to_string(num_left_++) + ".tmp");
       expected_.act_as_writer(77, WriterAct::kClaims);
       expected_.act_as_writer(77, WriterAct::kWrites);
       expected_.act_as_writer(77, WriterAct::kDies);
-      ++goals_["a writer died"];
+      ++goals_["a writer exited"];
       return;
     }
     const std::vector<OffloadKey> keys = expected_.keys_with_file();
@@ -428,7 +428,7 @@ TEST(FileTierProp, OptimizedEqualsReference) {
                            "file of another key",
                            "header changed",
                            "block changed",
-                           "a writer died",
+                           "a writer exited",
                            "reopened",
                            "reopened with temporary files"}) {
     EXPECT_GT(goals[goal], 0) << goal << ": never came about";

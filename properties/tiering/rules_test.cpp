@@ -1,6 +1,6 @@
-// Goal: each rule of a tiering manager sees what it is for. Method: true episodes of the reference,
-// and in each a lie: one observation is changed as a mistake of that kind would change it. Some
-// episode has to be caught by the rule that the lie is meant for.
+// Goal: each rule of a tiering manager catches the mistakes that it is for. Method: in each episode
+// of the reference, one observation is changed as such a mistake would change it. In some episode
+// the rule in question has to catch the change.
 
 #include <algorithm>
 #include <cstdint>
@@ -26,14 +26,14 @@ using Lie = std::function<bool(const Command& command, Observation& shown)>;
 
 void expect_caught(std::string_view id, const Lie& lie) {
   const auto side = tiering_sides().make_reference();
-  const auto tell = [&](const Command& command, const Config&, Observation& shown) {
+  const auto change = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
   expect_lie_caught<TieringTarget>(tiering_checks(), *side, invariants(), id,
-                                   /*commands_after=*/12, tell);
+                                   /*commands_after=*/12, change);
 }
 
-/// The first block of which that holds; null: there is none.
+/// The first block that satisfies `holds`; null: there is none.
 Entry* find_block(Observation& shown, const std::function<bool(const Entry&)>& holds) {
   for (auto* list : {&in(shown.t1), &in(shown.t2)}) {
     const auto at = std::find_if(list->begin(), list->end(), holds);
@@ -42,7 +42,7 @@ Entry* find_block(Observation& shown, const std::function<bool(const Entry&)>& h
   return nullptr;
 }
 
-/// The first call of that method that carries something; null: there is none.
+/// The first call of that method with keys or an answer; null: there is none.
 TierCallRecord* find_call(Observation& shown, std::string_view method) {
   if (!shown.tier_calls.has_value()) return nullptr;
   for (TierCallRecord& call : in(shown.tier_calls)) {
