@@ -1,8 +1,8 @@
 // Times each operation of both block pools: BM_<Operation><Implementation>/<num_blocks>.
 //
 // The shapes are those of scenarios/adapters/bench_vllm.py, whose docstring defines them, so that
-// the figures of the implementations can stand side by side. An iteration is one pass over all
-// blocks of a pool; the state it needs is restored before it, off the clock.
+// the figures of the implementations are comparable. An iteration is one pass over all blocks of a
+// pool; the state it needs is restored before it, off the clock.
 
 #include <benchmark/benchmark.h>
 
@@ -50,7 +50,7 @@ void in_calls(std::span<Element> all, Visit visit) {
   }
 }
 
-/// What the operations are given: the same for both implementations, built once per pool size.
+/// The arguments of the operations: the same for both implementations, built once per pool size.
 struct Inputs {
   explicit Inputs(std::uint32_t num_blocks)
       : config(config_of(num_blocks)),
@@ -138,7 +138,7 @@ class Passes {
     });
   }
 
-  /// Looks each of the hashes up, one per call; the number of hits.
+  /// Looks up each of the hashes, one per call; returns the number of hits.
   std::size_t look_up(const std::string& hashes) {
     const GroupId group = 0;
     const std::size_t hash_size = inputs_.hash_size;
@@ -164,7 +164,7 @@ class Passes {
 
   const Inputs& inputs_;
   Pool pool_;
-  std::vector<BlockId> out_;  ///< what the last pass of get or look_up was given
+  std::vector<BlockId> out_;  ///< results of the last pass of get or look_up
 };
 
 template <class Pool>

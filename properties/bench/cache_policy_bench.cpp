@@ -1,9 +1,9 @@
 // Times the eviction policies: BM_<Stream><Policy><Implementation>/<capacity>.
 //
 // The streams are those of scenarios/adapters/bench_vllm_eviction.py, whose docstring defines them,
-// so that the figures of the implementations can stand side by side. An iteration is one pass of a
-// stream; its keys are made before it, off the clock. "hits" is of all passes, of which the number
-// is fixed, so that implementations which decide alike have the same.
+// so that the figures of the implementations are comparable. An iteration is one pass of a stream;
+// its keys are made before it, off the clock. "hits" counts over all passes, whose number is fixed,
+// so implementations that decide alike have the same count.
 
 #include <benchmark/benchmark.h>
 
@@ -32,9 +32,9 @@ constexpr int kNumPasses = 3;
 constexpr std::size_t kKeysAhead = 16;
 constexpr std::uint32_t kDefaultCapacityMax = 10'000'000;
 
-/// What an engineer writes first: the standard list and the standard hash table, with the members
-/// of a policy that the benchmark uses. The table looks keys up in the nodes of the list, so that
-/// none is stored twice.
+/// The simplest LRU: the standard list and the standard hash table, with the members of a policy
+/// that the benchmark uses. The keys of the table are views into the nodes of the list, so none is
+/// stored twice.
 class StdLRU {
  public:
   explicit StdLRU(const CachePolicyConfig& config) { by_key_.reserve(config.capacity); }
@@ -154,7 +154,7 @@ class Numbers {
   std::uint64_t position_ = 0;
 };
 
-/// A policy and what its owner does with it.
+/// A policy and the operations of its owner.
 template <class Policy>
 class Cache {
  public:
@@ -173,8 +173,8 @@ class Cache {
     return false;
   }
 
-  /// The key will be accessed soon, as those of a request are whose first one is: the owner of the
-  /// optimized policy says so twice, a list of the standard library has no use for it.
+  /// The key will be accessed soon, like all keys of a request after its first. The owner of the
+  /// optimized policy announces it twice; a list of the standard library has no use for it.
   void announce(OffloadKeyView key) const {
     if constexpr (requires { policy_.prefetch(key); }) policy_.prefetch(key);
   }
@@ -185,8 +185,8 @@ class Cache {
   bool is_full() const { return policy_.size() == capacity_; }
 
  private:
-  /// The slot of the block that went. Neither side copies its key: the list hands its own over, the
-  /// optimized policy shows the victim in place.
+  /// The slot of the evicted block. Neither side copies its key: the list moves it, the optimized
+  /// policy shows the victim in place.
   SlotId evict() {
     if constexpr (requires { policy_.victims(); }) {
       policy_.evict(1, std::span<const typename Policy::Index>());

@@ -1,11 +1,11 @@
 // Times random commands on engines with the OffloadingConnector over devices, the assembly
-// `offloading_on_device`: BM_Campaign, reference and optimized side by side with every oracle on,
-// as `kvfence check` runs them; and BM_Commands<Engine>, the same commands on one engine alone, of
-// which only the answers are asked for.
+// `offloading_on_device`. BM_Campaign runs reference and optimized with every oracle on, as
+// `kvfence check` does. BM_Commands<Engine> runs the same commands on one engine and only gets its
+// answers.
 //
 // The configurations are those that campaigns draw: pools of 5 to 20 blocks of 2 to 4 tokens. An
-// iteration is one pass over all episodes. A step is an update that was accepted: planned,
-// executed, polled and taken in.
+// iteration is one pass over all episodes. A step is an accepted update: planned, executed, polled
+// and processed.
 
 #include <benchmark/benchmark.h>
 
@@ -45,7 +45,7 @@ struct Episode {
   std::vector<Command> commands;
 };
 
-/// What a campaign draws, and what a right engine makes of it.
+/// What a campaign draws, and the results of a correct engine.
 struct Episodes {
   std::vector<Episode> list;
   std::size_t num_commands = 0;
@@ -141,8 +141,8 @@ void time_commands(benchmark::State& state, Implementation& engine) {
   report_steps(state);
 }
 
-/// The optimized scheduler, connector and worker's half, on either device, and nothing beside them:
-/// the side that checks run has a witness.
+/// The optimized scheduler, connector and worker half on either device, without the witness that
+/// the side in checks has.
 template <class Device>
 std::unique_ptr<Implementation> make_optimized_on() {
   EngineParts parts;

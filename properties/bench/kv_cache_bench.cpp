@@ -1,9 +1,9 @@
-// Times what a scheduler asks of both KV-cache managers: BM_<Operation><Implementation>/<blocks of
+// Times a scheduler's calls to both KV-cache managers: BM_<Operation><Implementation>/<blocks of
 // the long prompt>/.
 //
 // The shapes are those of scenarios/adapters/bench_vllm_kv_cache.py, whose docstring defines them,
-// so that the figures of the implementations can stand side by side. An iteration is one pass; the
-// state it needs is restored before it, off the clock.
+// so that the figures of the implementations are comparable. An iteration is one pass; the state it
+// needs is restored before it, off the clock.
 
 #include <benchmark/benchmark.h>
 
@@ -69,7 +69,7 @@ struct Inputs {
   }
 
   Request prompt;
-  Request stranger;              ///< as long as the prompt, nothing of it is cached
+  Request stranger;              ///< as long as the prompt; none of it is cached
   std::vector<Request> running;  ///< with the tokens that a pass decodes
 };
 

@@ -1,10 +1,10 @@
 // Times a step of both schedulers: BM_<Operation><Implementation>/<running requests>/.
 //
 // The steps are those of scenarios/adapters/bench_vllm_scheduler.py, whose docstring defines them,
-// so that the figures of the implementations can stand side by side: every request decodes one
-// token per step. An iteration is one pass of many steps, on a scheduler that is made afresh before
-// it, off the clock. Step is timed as a whole; Schedule and UpdateFromOutput call by call, with a
-// reading of the clock in each figure, as in Python.
+// so that the figures of the implementations are comparable: every request decodes one token per
+// step. An iteration is one pass of many steps, on a new scheduler that is made before it, off the
+// clock. Step is timed as a whole; Schedule and UpdateFromOutput call by call, with a reading of
+// the clock in each figure, as in Python.
 
 #include <benchmark/benchmark.h>
 
@@ -116,7 +116,7 @@ class SteadyDecode {
     num_tokens_ = 0;
   }
 
-  /// run(calls, result) makes the step that `result` comes back for.
+  /// run(calls, result) makes the step that `result` is for.
   template <class Run>
   void pass(Run run) {
     for (std::uint32_t step = 1; step <= num_steps_; ++step) {
@@ -154,7 +154,7 @@ void time_step(benchmark::State& state) {
       [&] { return decode.holds(); });
 }
 
-/// timed(calls, result) gives the seconds of what is asked for.
+/// timed(calls, result) returns the seconds of what is measured.
 template <class SchedulerType, class Timed>
 void time_calls(benchmark::State& state, Timed timed) {
   SteadyDecode<SchedulerType> decode(static_cast<std::uint32_t>(state.range(0)));
@@ -204,7 +204,7 @@ void register_benchmarks(const std::string& implementation, std::uint32_t max_re
 }  // namespace kvfence
 
 int main(int argc, char** argv) {
-  // The reference scans the pool's lists: a pool for 16384 requests would take it minutes a pass.
+  // The reference scans the pool's lists: with a pool for 16384 requests a pass would take minutes.
   kvfence::register_benchmarks<kvfence::reference::Scheduler>("Reference", 1024);
   kvfence::register_benchmarks<kvfence::optimized::Scheduler>("Optimized", 16'384);
   return kvfence::run_benchmarks("scheduler_bench", argc, argv);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the benchmarks share: the clock over one pass, and a main that refuses builds whose figures
-/// are of no use.
+/// What the benchmarks share: the clock over one pass, and a main that refuses builds with useless
+/// figures.
 ///
 /// Requires: KVFENCE_BENCH_SANITIZE, the build's sanitizers as a string.
 
@@ -19,8 +19,7 @@
 
 namespace kvfence {
 
-/// How long this process had a core. For passes that are longer than a time slice: what interrupts
-/// them does not count.
+/// The CPU time of this process. For passes longer than a time slice: interruptions do not count.
 struct CpuClock {
   using duration = std::chrono::duration<double>;
   using time_point = std::chrono::time_point<CpuClock, duration>;
@@ -36,9 +35,9 @@ double seconds_of(Call call) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// One pass an iteration. `restore` runs before it, `holds` after it: whether the pass did what it
-/// should. timed_pass() gives the seconds of what it timed of itself. The counters are
-/// ns_per_<unit> (the median pass), ns_per_<unit>_min and passes, where a pass has num_units units.
+/// One pass per iteration. `restore` runs before it; `holds`, after it, says whether the pass did
+/// what it should. timed_pass() returns the seconds that it measured. The counters are
+/// ns_per_<unit> (the median pass), ns_per_<unit>_min and passes; a pass has num_units units.
 template <class Restore, class TimedPass, class Holds>
 void report_passes(benchmark::State& state, const std::string& unit, std::size_t num_units,
                    Restore restore, TimedPass timed_pass, Holds holds) {
@@ -59,7 +58,7 @@ void report_passes(benchmark::State& state, const std::string& unit, std::size_t
   state.counters["passes"] = static_cast<double>(seconds.size());
 }
 
-/// The same where the whole pass is timed.
+/// The same with the whole pass timed.
 template <class Clock = std::chrono::steady_clock, class Restore, class Pass, class Holds>
 void time_passes(benchmark::State& state, const std::string& unit, std::size_t num_units,
                  Restore restore, Pass pass, Holds holds) {
@@ -82,7 +81,7 @@ benchmark::internal::Benchmark* add_benchmark(const std::string& name, benchmark
   return benchmark::RegisterBenchmark(("BM_" + name).c_str(), time)->UseManualTime()->Unit(unit);
 }
 
-/// The hash that shuffles and draws, as the benchmarks in Python do.
+/// The hash for shuffling and drawing, as in the benchmarks in Python.
 inline std::uint64_t splitmix64(std::uint64_t value) {
   value += 0x9E37'79B9'7F4A'7C15;
   value = (value ^ (value >> 30)) * 0xBF58'476D'1CE4'E5B9;
@@ -90,7 +89,7 @@ inline std::uint64_t splitmix64(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
-/// Why this build measures nothing of use; empty if it does.
+/// Why the figures of this build are useless; empty if they are not.
 inline std::string_view refusal() {
   if (!std::string_view(KVFENCE_BENCH_SANITIZE).empty()) {
     return "built with sanitizers (" KVFENCE_BENCH_SANITIZE ")";
@@ -102,7 +101,8 @@ inline std::string_view refusal() {
 #endif
 }
 
-/// Runs what is registered; the exit code of the program: 2 for a build or arguments of no use.
+/// Runs what is registered. Returns the exit code of the program: 2 for an unsuitable build or
+/// invalid arguments.
 inline int run_benchmarks(const char* program, int argc, char** argv) {
   if (const std::string_view why = refusal(); !why.empty()) {
     std::fprintf(stderr, "%s: %.*s; configure with --preset release\n", program,

@@ -1,6 +1,6 @@
 #pragma once
 
-/// For a suite of one test per rule that the reference and the optimized side both run.
+/// For a suite with one test per rule, which the reference and the optimized side both run.
 /// Over a concept:
 ///
 ///     using Sides = ::testing::Types<reference::BlockPool, optimized::BlockPool>;
@@ -24,7 +24,7 @@
 
 namespace kvfence {
 
-/// What a side makes, and the side's name.
+/// A factory of one side, and the name of the side.
 template <class Maker>
 struct BySide {
   const char* name;

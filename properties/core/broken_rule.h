@@ -19,15 +19,15 @@
 namespace kvfence {
 namespace detail {
 
-/// Both sides of what is wrong with one member of an observation.
+/// A wrong member of an observation: what it should be and what it is.
 struct Mismatch {
   std::string field;
   Value expected;
   Value actual;
 };
 
-/// What has changed of that state which a rule needs and which both show: its first member.
-/// Requires: both are of one struct.
+/// The first state member that has changed, among those that the rule needs and both observations
+/// show. Requires: both are of one struct.
 inline std::optional<Mismatch> changed_state(const Invariant& rule, const DeclaredObject& before,
                                              const DeclaredObject& shown) {
   for (std::size_t at = 0; at < before.size(); ++at) {
@@ -69,12 +69,12 @@ Divergence broken_rule(const Invariant& invariant, std::string_view member,
   return broken_values(invariant, member, detail::side(expected), detail::side(actual), symbol_of);
 }
 
-/// The same of a room's table, by the name of the rule:
+/// The same for a rule of a room's table, by name:
 ///
 ///   constexpr BrokenRuleOf<kInvariants> broken;
 ///   ... return broken("numbers_add_up", "num_free", expected, actual);
 ///
-/// With a world the requests' hashes are shown by their symbols.
+/// With a world, hashes of requests are shown as symbols.
 template <const auto& kTable>
 class BrokenRuleOf {
  public:
@@ -100,7 +100,7 @@ class BrokenRuleOf {
   Divergence operator()(Rule rule, const detail::Mismatch& mismatch, const auto&... world) const {
     return (*this)(rule, mismatch.field, mismatch.expected, mismatch.actual, world...);
   }
-  /// Of a command that may change nothing. before: null where nothing was shown.
+  /// For a command that may change nothing. before: null if nothing was shown.
   template <class Observation>
   std::optional<Divergence> if_changed(Rule rule, const Observation* before,
                                        const Observation& shown, const auto&... world) const {

@@ -27,7 +27,7 @@ constexpr std::uint64_t kLongOnceIn = 512;
 constexpr std::uint64_t kLongCommandsMin = 10'000;
 constexpr std::uint32_t kLongStateEveryMin = 64;
 
-/// Members that say how many blocks a pool has, as far as the contract takes larger ones.
+/// Raises the members that say how many blocks a pool has, as far as the contract accepts it.
 void enlarge_pools(const Target& target, Config& config, Choices& choices) {
   constexpr std::int64_t kBlocksMax = 10'000;
   for (std::size_t index = 0; index < config.declared().size(); ++index) {
@@ -43,8 +43,7 @@ void enlarge_pools(const Target& target, Config& config, Choices& choices) {
   }
 }
 
-/// Sets a member of the records of one kind, wherever they stand in the configuration:
-/// `offloading.eviction_policy=arc`.
+/// Sets a member of all records of one kind in the configuration: `offloading.eviction_policy=arc`.
 std::optional<InputError> override_record(const DeclaredObject& config, const Field& field) {
   const std::size_t dot = field.key.find('.');
   const std::string_view word = std::string_view(field.key).substr(0, dot);
@@ -94,7 +93,7 @@ std::optional<InputError> override_all(const DeclaredObject& config,
 
 Parsed<Setup> draw_setup(const Checks& checks, Choices& choices,
                          const std::vector<Field>& overrides, std::uint64_t episode) {
-  // An override of what one configuration in many has, such as one kind of connector, wants draws.
+  // An override may fit only one configuration in many, such as those with one kind of connector.
   constexpr int kDrawsMax = 1024;
   InputError error;
   for (int draw = 0; draw < kDrawsMax; ++draw) {
@@ -117,7 +116,7 @@ namespace {
 /// One episode in so many has a tail.
 constexpr std::uint32_t kTailOnceIn = 6;
 
-constexpr Goal kTailGoal = {"tails_to_the_end", "a tail of an episode let go of all that it held"};
+constexpr Goal kTailGoal = {"tails_to_the_end", "a tail of an episode released all that it held"};
 constexpr Goal kTablesGoal = {
     "tables_compared", "the tables of the reference were as at the start, and were compared"};
 
@@ -130,7 +129,7 @@ std::optional<Divergence> run_episode(Lockstep& lockstep, const Setup& setup, Ch
   scenario.target = &setup.target();
   scenario.config = setup.config();
   scenario.steps.clear();
-  // Early enough to come to its end; out of bytes, when they are used up at the latest.
+  // Early enough to come to its end; with bytes, at the latest when they are used up.
   bool has_tail = choices.once_in(kTailOnceIn);
   const std::size_t tail_at =
       has_tail ? choices.below(static_cast<std::uint32_t>(num_commands / 2 + 1)) : 0;

@@ -71,7 +71,7 @@ TEST(Campaign, AFailureComesWithTheScenarioUpToTheFailingCommand) {
   EXPECT_EQ(again->field, result.failure->divergence.field);
 }
 
-/// A pool that does not have every configuration.
+/// A pool that does not support every configuration.
 class PickyPool final : public Implementation {
  public:
   PickyPool(std::optional<Profile> missing_profile) : missing_(missing_profile) {}
@@ -181,7 +181,7 @@ TEST(Refusals, CountsTheRestTogetherWhereThereAreManyReasons) {
   both.add(refusals);
   EXPECT_EQ(both.count(), 84u);
   EXPECT_EQ(both.reasons().back().count, 2 * (40 - Refusals::kReasonsMax));
-  // What others counted together stays one reason, wherever it comes first.
+  // The remaining reasons that another process counted together stay one reason in any order.
   Refusals late;
   late.add(refusals.reasons().back().why);
   late.add(refusals);

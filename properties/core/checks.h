@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the harness needs to know of a target beyond its words: how to draw its commands, what must
-/// hold after each, and what a suite of runs has to reach. One object per target.
+/// What the harness needs to know about a target besides its declarations: how to draw its
+/// commands, what must hold after each, and which coverage goals it has. One object per target.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,40 +29,40 @@ class Generator {
   /// The next command, given what an implementation showed after the last one and what the world
   /// has taken in. The caller runs every command that is drawn.
   virtual Command next_command(Choices& choices, const Observation& now, const World& world) = 0;
-  /// The next command of a tail, in which nobody asks for anything new: what is under way gets on,
-  /// and is let go of when it is over. Nothing: there is nothing left.
+  /// The next command of a tail, which starts nothing new: everything under way makes progress, and
+  /// is released when it has ended. Nothing: there is nothing left.
   virtual std::optional<Command> next_command_of_tail(const Observation& now,
                                                       const World& world) = 0;
 };
 
-/// What must hold after each command of one run, whatever the other side answers.
+/// The rules, checked after each command of one run, whatever the other side answers.
 class RuleChecker {
  public:
   virtual ~RuleChecker() = default;
-  /// Holds one observation against every rule: the first that is broken, whose step the caller
-  /// knows, or nothing. Called after every command of a run, with what was shown before it, null
-  /// for the first one, and a world that has taken it in; nothing follows a divergence.
+  /// Checks every rule on one observation. Returns the first that is broken, or nothing; the caller
+  /// sets the step. Called after every command of a run, until a divergence, with what was shown
+  /// before the command (null for the first one) and a world that has taken it in.
   virtual std::optional<Divergence> verdict(const Command& command, const Observation* before,
                                             const Observation& observation, const World& world) = 0;
-  /// From now on these rules do not judge.
+  /// Switches these rules off.
   void leave_out(std::vector<std::string> rules) { left_out_ = std::move(rules); }
 
  protected:
-  /// Nothing where the rule that is broken does not judge. A `check` asks where others follow.
+  /// Nothing if the broken rule is switched off. A `check` calls this before it goes on to others.
   std::optional<Divergence> judged(std::optional<Divergence> found) const;
 
  private:
   std::vector<std::string> left_out_;
 };
 
-/// A rule of a target, and what it needs to see (divergence.h).
+/// A rule of a target, and the members that it needs (divergence.h).
 struct CheckedRule {
   std::string name;
   std::string rule;
   std::string_view needs;
 };
 
-/// One situation that a suite of runs has to reach.
+/// A coverage goal: one situation that a suite of runs has to reach.
 struct Goal {
   std::string_view name;
   std::string_view doc;
@@ -75,18 +75,18 @@ class GoalCounts {
   virtual ~GoalCounts() = default;
   /// Before a run.
   virtual void start(const Setup& setup) = 0;
-  /// Takes in one command, whatever it was answered. `before` is what was observed after the
-  /// command before, its reply included; with default numbers for the first command of a run.
+  /// Counts one command, accepted or refused. `before` is what was observed after the previous
+  /// command, including its reply; for the first command of a run it has default numbers.
   virtual void count(const Command& command, const Observation& before, const Observation& after,
                      const World& world) = 0;
-  /// By the place in Checks::goals.
+  /// By index in Checks::goals.
   virtual std::uint64_t count_of(std::size_t goal) const = 0;
-  /// Whether any run so far could have reached it: some goals are of one kind of configuration.
+  /// Whether any run so far could have reached it: some goals need one kind of configuration.
   virtual bool could_reach(std::size_t /*goal*/) const { return true; }
 };
 
-/// Two values of factors (draws/factors.h) that are not drawn together although the contract takes
-/// them.
+/// Two values of factors (draws/factors.h) that are not drawn together although the contract
+/// accepts them.
 struct NeverTogether {
   std::string_view first;   ///< factor=value
   std::string_view second;  ///< likewise; empty: the first is not drawn at all
@@ -98,14 +98,14 @@ struct Checks {
   const Target* target;
   std::vector<CheckedRule> rules;
   std::vector<Goal> goals;
-  /// A small configuration, out of every setting and profile.
+  /// A small configuration with any settings and any profile.
   std::function<Config(Choices& choices)> draw_config;
   std::vector<NeverTogether> never_together;
   std::unique_ptr<Generator> (*make_generator)(const Setup& setup, Choices& choices);
   std::unique_ptr<RuleChecker> (*make_rules)(const Setup& setup);
   std::unique_ptr<GoalCounts> (*make_counts_of)(std::span<const Goal> goals);
 
-  /// Names of the rules that cannot judge a side that does not show these members.
+  /// Names of the rules that cannot be checked on a side that does not show these members.
   std::vector<std::string> unjudged_without(const std::vector<std::string>& unreported) const;
   /// Counts that all start at 0. Requires: these checks outlive them.
   std::unique_ptr<GoalCounts> make_goal_counts() const { return make_counts_of(goals); }

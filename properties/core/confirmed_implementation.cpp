@@ -12,7 +12,7 @@ std::optional<ImplementationFailure> ConfirmedImplementation::contradicted(
   const std::unique_ptr<Implementation> witness = make_witness_();
   const std::unique_ptr<World> world = shown_->setup().target().make_world(shown_->setup());
   Observation witnessed;
-  // A witness that does not get that far has nothing to say.
+  // A witness that fails before that decides nothing.
   if (shown_->run_again(*witness, *world, observe_, witnessed)) return std::nullopt;
   const auto found =
       first_difference(last.declared(), witnessed.declared(), 0,

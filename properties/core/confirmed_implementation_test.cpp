@@ -1,6 +1,6 @@
-// Goal: where an answer is in doubt, a witness decides whether the implementation contradicts
-// itself; elsewhere it is not asked. Method: engines with a planted bug, whose witness has the same
-// bug or none, or dies.
+// Goal: if an answer is in doubt, a witness decides whether the implementation contradicts itself;
+// else it does not run. Method: engines with a planted bug, whose witness has the same bug or none,
+// or fails.
 
 #include "properties/core/confirmed_implementation.h"
 
@@ -36,7 +36,7 @@ CampaignResult campaign(Implementation& actual) {
                       [](const CampaignProgress&) { return true; });
 }
 
-/// Dies of its first command.
+/// Fails at its first command.
 class Dying final : public Implementation {
  public:
   std::string name() const override { return "dying"; }
@@ -49,7 +49,7 @@ class Dying final : public Implementation {
 
 std::unique_ptr<Implementation> make_dying() { return std::make_unique<Dying>(); }
 
-/// What the reference and the buggy engine differ in, when no witness is asked.
+/// The difference between the reference and the buggy engine without a witness.
 Divergence difference_without_witness() {
   const auto result = campaign(*with_bug());
   EXPECT_TRUE(result.failure);

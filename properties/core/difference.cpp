@@ -21,7 +21,7 @@ bool is_flat(const Value::List& list) {
   });
 }
 
-/// The keys of both sides, those of the first side in its order before what only the second has.
+/// The keys of both sides: those of the first side in its order, then those of the second alone.
 std::vector<std::string> keys_of(const std::vector<Field>& first,
                                  const std::vector<Field>& second) {
   std::vector<std::string> keys;
@@ -32,10 +32,10 @@ std::vector<std::string> keys_of(const std::vector<Field>& first,
   return keys;
 }
 
-/// How two values are compared: plainly, or with what an expectation may spell differently.
+/// How two values are compared: exactly, or as an expectation, which may be spelled differently.
 using Equal = std::function<bool(const Value& expected, const Value& actual)>;
 
-/// Descends as long as both sides hold the same kind of thing; path and both pointers end at the
+/// Descends while both sides have the same kind of value; path and both pointers end at the
 /// innermost members that are worth printing.
 void descend(std::string& path, const Value*& expected, const Value*& actual, const Equal& equal) {
   if (const auto* a = expected->get_if<Value::List>(), *b = actual->get_if<Value::List>(); a && b) {
@@ -67,13 +67,13 @@ Divergence divergence_at(std::string path, const Value& expected, const Value& a
                          const Equal& equal) {
   const Value* inner_expected = &expected;
   const Value* inner_actual = &actual;
-  // Members may differ in what their text does not show.
+  // Members may differ although their texts are equal.
   if (!equal(expected, actual)) descend(path, inner_expected, inner_actual, equal);
   return {
       .field = std::move(path), .expected = print(*inner_expected), .actual = print(*inner_actual)};
 }
 
-/// Whether an observed value is what an expectation asks for.
+/// Whether an observed value meets an expectation.
 class Matcher {
  public:
   explicit Matcher(const ResolveSymbol& resolve) : resolve_(resolve) {}
@@ -88,7 +88,7 @@ class Matcher {
       const auto* decimal = actual.get_if<double>();
       return decimal && *decimal == static_cast<double>(*integer);
     }
-    // The code of success is the word none, which a line spells like absence.
+    // The code of success is the word none, which is spelled like absence.
     if (expected.get_if<None>()) {
       const auto* word = actual.get_if<std::string>();
       return word && *word == "none";
@@ -154,7 +154,7 @@ std::optional<Divergence> matches(const std::vector<Field>& expectation,
     const std::optional<MemberRef> member = find_member(observation.declared(), field.key);
     const Value actual = member && member->is_present() ? member->value() : Value();
     if (match(field.value, actual)) continue;
-    // What may be left out of the text is absent while it says nothing.
+    // A member that the text may leave out counts as absent if it has its default.
     const bool says_nothing = member && member->declaration().is_optional && member->is_default();
     if (says_nothing && field.value.get_if<None>()) continue;
     Divergence divergence = divergence_at(field.key, field.value, actual, match);

@@ -1,5 +1,5 @@
 // Goal: a divergence names the exact place and both sides, the reference's first. Method: two
-// observations that differ in one planted place, and expectations that miss in one place.
+// observations that differ in one place, and expectations that are missed in one place.
 
 #include "properties/core/difference.h"
 

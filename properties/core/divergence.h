@@ -1,7 +1,6 @@
 #pragma once
 
-/// The first thing that went wrong in a run, as data, and the rules that can say so; report.h
-/// renders it.
+/// The first failure in a run, as data, and the rules that can report it; report.h renders it.
 
 #include <cstddef>
 #include <string>
@@ -11,16 +10,16 @@ namespace kvfence {
 
 struct Divergence {
   std::size_t step = 0;  ///< index of the command, from 0
-  /// Who saw it: "lockstep", "expectation", "leaks", "implementation", an invariant's name; "crash":
-  /// the process ended that ran both sides; "unsupported": nobody, since a side does not have the
-  /// configuration, "unavailable": nor this target, or cannot be started, "stopped": nobody, since
-  /// no more was wanted.
+  /// What reports it: "lockstep", "expectation", "leaks", "implementation", or the name of a rule;
+  /// "crash": the process that ran both sides exited. No failures: "unsupported", a side does not
+  /// support the configuration; "unavailable", a side does not support the target or cannot be
+  /// started; "stopped", the run was stopped.
   std::string oracle = {};
   /// The observation's member, with an index where it is a list: "free_queue[2]".
   std::string field = {};
   std::string expected = {};  ///< the reference's side, or what the rule demands; in line language
   std::string actual = {};    ///< the other side
-  std::string message = {};   ///< one sentence: the rule that is broken
+  std::string message = {};   ///< one sentence: the broken rule
 
   friend bool operator==(const Divergence&, const Divergence&) = default;
 };
@@ -30,7 +29,7 @@ struct Invariant {
   std::string_view id;    ///< unique across targets: "pool.3"
   std::string_view name;  ///< Divergence::oracle
   std::string_view rule;  ///< Divergence::message
-  /// Members of the observation that decide it besides `error`, as "blocks ref_cnts"; empty: all.
+  /// Members of the observation that it reads besides `error`, as "blocks ref_cnts"; empty: all.
   std::string_view needs = {};
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What all drivers share: they put typed components through the interface that a lockstep drives.
+/// What all drivers share: they connect typed components to the interface that a lockstep drives.
 
 #include <cstddef>
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace kvfence {
 
-/// Takes in the state of a component; of one that has no add_to nothing is known.
+/// Adds the state of a component; one without add_to is opaque.
 template <class Component>
 void add_state(StateHash& hash, const Component& component) {
   if constexpr (requires { component.add_to(hash); }) {
@@ -30,7 +30,7 @@ void add_state(StateHash& hash, const Component& component) {
 
 namespace detail {
 
-/// Takes the declarations of an observation and empties each member.
+/// Empties each declared member of an observation.
 template <class Observation>
 struct Emptier {
   Observation& observation;
@@ -57,14 +57,14 @@ struct Emptier {
 
 }  // namespace detail
 
-/// Makes absent what an observation can do without, and the rest as in a new one; storage stays.
+/// Makes optional members of an observation absent and resets the others; storage is kept.
 template <class Observation>
 void empty(Observation& observation) {
   detail::Emptier<Observation> members{observation};
   Observation::declare(members);
 }
 
-/// What a command answers: what `run` returns; where it returns nothing, the command is never
+/// The answer of a command: the result of `run`. If `run` returns nothing, the command is never
 /// refused.
 template <class Run>
 ErrorCode error_of(Run run) {
@@ -79,12 +79,12 @@ ErrorCode error_of(Run run) {
 /// A driver has
 ///   start(config, setup)                builds the component afresh
 ///   answer(command, world, observe)     runs the command and fills observed(), empty before
-///   add_to(hash)                        takes in the state of the component
-/// and, where its component is a value (others: properties/core/replayed_implementation.h),
+///   add_to(hash)                        adds the state of the component
+/// and, if its component is a value (others: properties/core/replayed_implementation.h),
 ///   clone()                             a copy of the driver
-///   assign(other)                       copies the component of a driver of the same type, and no
-///                                       more: what a driver keeps besides is the factory's, or
-///                                       storage of single calls
+///   assign(other)                       copies only the component of a driver of the same type:
+///                                       the rest of a driver comes from its factory, or is storage
+///                                       of single calls
 template <class T>
 class DriverOf : public Implementation {
  public:
@@ -123,17 +123,17 @@ class DriverOf : public Implementation {
   virtual void add_to(StateHash& hash) const = 0;
 
  protected:
-  /// What the command at hand shows: storage of whoever applies it.
+  /// The observation of the current command, in the caller's storage.
   Observation& observed() { return *observed_; }
 
  private:
   Observation* observed_ = nullptr;
 };
 
-/// A driver of a component that is a value, and that make(setup) makes: the place where a planted
-/// variant gets its bug. Derived has
+/// A driver of a component that is a value. make(setup) makes it, with the bug of a planted
+/// variant. Derived has
 ///   run(command, world)          for each command
-///   observe(world, with_state)   fills what is shown besides the answer
+///   observe(world, with_state)   fills the members besides the answer
 template <class Derived, class T, class Make>
 class ValueDriver : public DriverOf<T> {
  public:
@@ -161,7 +161,7 @@ class ValueDriver : public DriverOf<T> {
     self.observe(world, observe == Observe::kState);
   }
 
-  /// Without the storage of single calls, which may hold views.
+  /// Does not copy the storage of single calls, which may hold views.
   std::unique_ptr<Implementation> clone() const override {
     auto copy = std::make_unique<Derived>(name_, make_);
     copy->component_ = component_;

@@ -11,7 +11,7 @@ struct Names {
   std::string doc;
 };
 
-/// By code: what goals point to.
+/// The storage of goal names, by code.
 const std::array<Names, kNumErrorCodes>& names_of_refusals() {
   static const std::array<Names, kNumErrorCodes> kNames = [] {
     std::array<Names, kNumErrorCodes> names;

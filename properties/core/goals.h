@@ -1,7 +1,6 @@
 #pragma once
 
-/// How a room declares what a suite of runs has to reach, and counts it: each goal once, by its
-/// name.
+/// How a room declares and counts its coverage goals, each by its name.
 ///
 ///   constexpr Goal kGoals[] = {
 ///       {"pool_exhausted", "an allocation took the last free block"},
@@ -10,8 +9,8 @@
 ///   class Counts : public GoalCounter<BlockPoolTarget, kGoals> {
 ///     ... add("pool_exhausted", after().num_free_blocks == 0);
 ///
-/// A name that kGoals does not have does not compile. Refusals are counted here: each code that a
-/// command of the target declares has its goal, error_<code>, which no room lists.
+/// A name that is not in kGoals does not compile. Refusals are counted here: each error code that a
+/// command of the target declares has a goal, error_<code>, which no room lists.
 
 #include <array>
 #include <cstddef>
@@ -31,11 +30,11 @@
 
 namespace kvfence {
 
-/// What the counter of a room derives from: an object per run. It has, in public,
-///   count(command)      for accepted commands: one of any command, or one per struct of a command
-///                       with something to count
-///   count_any(command)  where there is something to count of refused ones, too; called first
-/// What was observed and the world are before(), after() and world().
+/// The base of the counter of a room, of which each run has one. A counter has, in public,
+///   count(command)      for accepted commands: one overload for any command, or one per struct of
+///                       a command with something to count
+///   count_any(command)  if refused commands count, too; called first
+/// before(), after() and world() are the observations and the world.
 template <class T, const auto& kGoals>
 class GoalCounter {
  public:
@@ -46,7 +45,7 @@ class GoalCounter {
   GoalCounter(const Setup& setup, std::span<std::uint64_t> counts)
       : setup_(setup), counts_(counts) {}
 
-  /// Of the command that is counted next. They outlive that.
+  /// Sets the observations of the command that is counted next; they must outlive the count.
   void see(const typename T::Observation& before, const typename T::Observation& after,
            const World& world) {
     before_ = &before;
@@ -62,8 +61,8 @@ class GoalCounter {
   const Config& config() const { return setup_.config().template as<Config>(); }
   const typename T::Setup& setup() const { return setup_.template as<typename T::Setup>(); }
 
-  /// What was observed after the command before, its reply included; with default numbers for the
-  /// first command of a run.
+  /// What was observed after the previous command, including its reply; for the first command of a
+  /// run it has default numbers.
   const typename T::Observation& before() const { return *before_; }
   const typename T::Observation& after() const { return *after_; }
   const World& world() const { return *world_; }
@@ -76,7 +75,7 @@ class GoalCounter {
   const World* world_ = nullptr;
 };
 
-/// What a room says about goals to code that knows no types.
+/// The goals of a room without its types.
 struct GoalSuite {
   std::vector<Goal> goals;
   std::unique_ptr<GoalCounts> (*make_counts)(std::span<const Goal> goals);

@@ -1,7 +1,7 @@
-// Goal: each goal of each target is counted where its situation is there, and nowhere before.
-// Method: scenarios run on the reference. After a command that reaches goals for the first time in
-// its file stands a line `# reaches NAME...`: those, and no others anywhere in the file. Every goal
-// stands in some file. What a configuration alone reaches stands after it, and not in other files.
+// Goal: each goal of each target is counted when its situation occurs, and not before. Method: run
+// scenarios on the reference. A line `# reaches NAME...` follows each command that reaches goals
+// for the first time in its file, and names them; no others are reached in the file. Every goal is
+// in some file. A goal that the configuration alone reaches follows it, and is in no other files.
 
 #include "properties/core/goals.h"
 
@@ -63,7 +63,7 @@ Reached reached_in(const CheckedPart& part, const Scenario& scenario) {
   return reached;
 }
 
-/// What its lines say.
+/// The goals that the lines of the document name.
 Reached declared_in(const Document& document) {
   constexpr std::string_view kReaches = " reaches ";
   Reached declared;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How invariants of several targets report what is wrong: values beside those of observations.
+/// How rules of several targets report what is wrong: values besides those of observations.
 
 #include <cstddef>
 #include <string>
@@ -19,7 +19,7 @@ namespace kvfence::detail {
 /// A block's key as bytes; none for an empty one.
 inline Value key_value(const BlockHash& key) { return key.empty() ? Value() : to_value(key); }
 
-/// A side that only words describe.
+/// A side described in words.
 inline Value phrase(std::string_view text) { return Value(Value::Variant(std::string(text))); }
 
 /// `outputs[3]`
@@ -33,7 +33,7 @@ inline std::string place_name(std::string_view request, GroupId group, std::size
          std::to_string(index) + "]";
 }
 
-/// A request's blocks by group; null where it has none.
+/// A request's blocks by group; null if it has none.
 inline const BlocksByGroup* find_table(const std::vector<kv_cache::RequestBlocks>& tables,
                                        std::string_view request) {
   for (const kv_cache::RequestBlocks& table : tables) {
@@ -42,7 +42,7 @@ inline const BlocksByGroup* find_table(const std::vector<kv_cache::RequestBlocks
   return nullptr;
 }
 
-/// Whether a block's packed key is the one of that hash and group.
+/// Whether a block's packed key is that of the hash and the group.
 inline bool carries(const BlockHash& key, BlockHashView hash, GroupId group) {
   return key.size() == hash.size() + kGroupIdBytes && get_block_hash(key) == hash &&
          get_group_id(key) == group;
@@ -55,7 +55,7 @@ inline bool is_key_of(const BlockHash& key, const Request& request, std::uint32_
   return index < hashes.size() && carries(key, hashes[index], group);
 }
 
-/// Whether an element stands there twice.
+/// Whether an element occurs twice.
 template <class T>
 bool has_repeats(std::vector<T> list) {
   std::ranges::sort(list);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which refused commands leave something behind, and what.
+/// Which refused commands still change the state, and how.
 
 #include <optional>
 #include <variant>
@@ -11,10 +11,10 @@
 
 namespace kvfence {
 
-/// Nothing where it leaves all as it was.
+/// A command with the same effect as the refused one; nothing if it has no effect.
 inline std::optional<Command> left_behind(const Command& refused) {
   if (const auto* kv = refused.get_if<kv_cache::Command>()) {
-    // A lookup that it begins with is an operation of its own, which the statistics count.
+    // The command begins with a lookup, which the statistics count.
     if (const auto* asked = std::get_if<kv_cache::CanFitFullSequence>(kv)) {
       if (asked->from_cache)
         return Command(kv_cache::Command(kv_cache::GetComputedBlocks{asked->request}));
@@ -24,7 +24,7 @@ inline std::optional<Command> left_behind(const Command& refused) {
             kv_cache::Command(kv_cache::GetComputedBlocks{slots->request, slots->was_preempted}));
     }
   } else if (const auto* tiers = refused.get_if<tiering::Command>()) {
-    // The poll that it begins with, which an empty load begins with, too.
+    // The command begins with a poll, and so does an empty load.
     if (std::holds_alternative<tiering::PrepareLoad>(*tiers) ||
         std::holds_alternative<tiering::PrepareStore>(*tiers)) {
       return Command(tiering::Command(tiering::PrepareLoad{}));

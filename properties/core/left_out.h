@@ -1,6 +1,6 @@
 #pragma once
 
-/// A place where a generator does not draw, or a rule does not judge, what the contract takes:
+/// A case that the contract accepts and a generator does not draw or a rule does not judge. It is
 /// declared beside the code that leaves it out, with the reason (`kvfence list left-out`).
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace kvfence {
 
-/// A namespace-scope constant, which every list of them has by itself.
+/// A constant at namespace scope; it registers itself in the list of all.
 ///
 ///   const LeftOut kEquals(LeftOut::By::kRule, "engine.22, equals", "why", "engine/.../x.kvs");
 ///   ...
@@ -18,13 +18,13 @@ class LeftOut {
  public:
   enum class By : std::uint8_t { kGenerator, kRule };
 
-  /// name: of the rule or the assembly, and what of it; scenario: shows why, below scenarios/cases/.
-  /// All of them outlive it.
+  /// name: of the rule or the assembly, and the case; scenario: shows why, below scenarios/cases/.
+  /// All texts must outlive the object.
   LeftOut(By by, std::string_view name, std::string_view why, std::string_view scenario);
   LeftOut(const LeftOut&) = delete;
   LeftOut& operator=(const LeftOut&) = delete;
 
-  /// The condition under which something is left out, which is counted.
+  /// Returns the condition under which the case is left out, and counts it.
   bool operator()(bool is_left_out) const {
     count_ += is_left_out ? 1 : 0;
     return is_left_out;
@@ -34,10 +34,10 @@ class LeftOut {
   std::string_view name() const { return name_; }
   std::string_view why() const { return why_; }
   std::string_view scenario() const { return scenario_; }
-  /// In this process.
+  /// How often the case was left out in this process.
   std::uint64_t count() const { return count_; }
 
-  /// All that are linked, by name.
+  /// All that are linked, sorted by name.
   static std::vector<const LeftOut*> all();
 
  private:

@@ -81,7 +81,7 @@ std::optional<Divergence> Lockstep::step(const Command& command,
       return divergence_of(actual_, *failure, step);
     ++num_commands_;
   } else {
-    // Where both are compared, the expected one before it is the actual one before it.
+    // If both sides are compared, their previous observations are equal.
     if (!options_.oracles.lockstep) newest_actual_ = 1 - newest_actual_;
     Observation& actual = actual_observations_[newest_actual_];
     std::optional<ImplementationFailure> failure;
@@ -154,7 +154,7 @@ std::optional<Divergence> Lockstep::collect_oldest() {
   const std::size_t step = num_collected_;
   if (auto stopped = stop_if_requested(step)) return stopped;
   const Observation& expected = expected_observations_[oldest_];
-  // What the other side does not report keeps the expected value: nothing is claimed about it.
+  // Members that the other side does not report keep the expected value: they are not checked.
   Observation& actual = actual_observations_[newest_actual_];
   actual = expected;
   if (auto failure = actual_.collect(actual)) return divergence_of(actual_, *failure, step);

@@ -22,23 +22,23 @@ namespace kvfence {
 
 struct LockstepOptions {
   Oracles oracles;
-  /// The whole state is observed after every n-th command (and where a caller asks); the answer and
-  /// the numbers always.
+  /// The whole state is observed after every n-th command (and when a caller asks for it); the
+  /// answer and the numbers after every command.
   std::uint32_t state_every = 1;
   bool counts_goals = true;         ///< for goal_counts()
   RunPosition* position = nullptr;  ///< receives where the run is; may be null
 };
 
 /// Drives two implementations. The rules check the actual side if it answers before the next
-/// command. An implementation in a child process answers later where it is compared; then the rules
-/// check the expected side, to which equality ties it. Where it is not compared, each command waits
-/// for its answer, and rules that need what the child does not report do not judge.
+/// command. If a child process is compared, it answers later, and the rules check the expected
+/// side, to which it must be equal. If it is not compared, each command waits for its answer, and
+/// rules that need what the child does not report are switched off.
 class Lockstep {
  public:
   Lockstep(const Checks& checks, Implementation& expected, Implementation& actual,
            LockstepOptions options = {});
 
-  /// Starts both afresh. counts_tables: compare_tables() will be asked.
+  /// Resets both sides. counts_tables: compare_tables() will be called.
   std::optional<Divergence> start(const Setup& setup, bool counts_tables = true);
 
   /// Runs one command on both sides.
@@ -50,13 +50,13 @@ class Lockstep {
   std::optional<Divergence> finish();
 
   void observe_state_every(std::uint32_t num_commands) { options_.state_every = num_commands; }
-  /// Where the internal tables of the expected side have as many entries as at the start, those of
-  /// the actual side must too. Cost: of two digests.
+  /// If the internal tables of the expected side have as many entries as at the start, those of the
+  /// actual side must too. Cost: two digests.
   std::optional<Divergence> compare_tables();
 
   const Checks& checks() const { return checks_; }
   const Oracles& oracles() const { return options_.oracles; }
-  /// Rules and expectations judge it as it is, since nothing ties it to the expected side.
+  /// Whether rules and expectations judge the actual side, because it is not compared.
   bool judges_actual_alone() const { return !options_.oracles.lockstep; }
   /// What the expected side showed after the last command.
   const Observation& last_expected() const { return expected_observations_[newest_]; }
@@ -65,10 +65,10 @@ class Lockstep {
 
   const World& world() const { return *world_; }
   std::size_t num_commands() const { return num_commands_; }
-  /// Those whose answers the actual side has given.
+  /// Commands that the actual side has answered.
   std::size_t num_collected() const { return num_collected_; }
-  /// How often tables were as at the start, and compared, over all runs; null where nothing is
-  /// known of the tables of a side.
+  /// How often tables were as at the start, and compared, over all runs; null if a side does not
+  /// show the size of its tables.
   std::optional<std::uint64_t> num_compared_tables() const { return num_compared_tables_; }
   /// Over all runs of this lockstep.
   const GoalCounts& goal_counts() const { return *goal_counts_; }
@@ -77,7 +77,7 @@ class Lockstep {
   void enter(RunPhase phase) const {
     if (options_.position) options_.position->begin(phase);
   }
-  /// In the ring.
+  /// The next slot in the ring.
   std::size_t after(std::size_t slot) const {
     return slot + 1 == expected_observations_.size() ? 0 : slot + 1;
   }
@@ -95,8 +95,8 @@ class Lockstep {
   std::unique_ptr<RuleChecker> rules_;
   std::unique_ptr<GoalCounts> goal_counts_;
   std::vector<Observation> expected_observations_;  ///< a ring: those outstanding, and one before
-  std::size_t newest_ = 0;                          ///< in the ring: of the last command
-  std::size_t oldest_ = 0;                          ///< of the next one that is collected
+  std::size_t newest_ = 0;                          ///< in the ring: the last command
+  std::size_t oldest_ = 0;                          ///< in the ring: the next one to collect
   std::array<Observation, 2> actual_observations_;  ///< the last one, and one before
   std::size_t newest_actual_ = 0;                   ///< of the two
   std::size_t num_commands_ = 0;

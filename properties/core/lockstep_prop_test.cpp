@@ -1,5 +1,5 @@
-// The optimized side of every target, and of every assembly of the target engine, answers every
-// command as its reference does, and the rules hold.
+// The optimized side of every target, and of every assembly of target engine, answers every command
+// as its reference does, and the rules hold.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kCommandsMax = 200;
 
 /// Commands in which a campaign reaches every goal; a sanitized one need not. Some goals of the two
-/// offloading assemblies belong to one kind of layout, and most configurations have others.
+/// offloading assemblies need one kind of layout, which few configurations have.
 std::size_t campaign_commands(const CheckedPart& part) {
   if (kIsSanitized) return 10'000;
   if (part.checks == &checks_of(engine::Assembly::kOffloading)) return 150'000;
@@ -43,7 +43,7 @@ void expect_reached(const std::vector<GoalCount>& goals) {
 
 class LockstepProp : public ::testing::TestWithParam<const CheckedPart*> {
  protected:
-  /// A campaign in which nothing may go wrong.
+  /// A campaign in which nothing may fail.
   CampaignResult run_seeded(std::uint64_t seed, std::uint32_t state_every) {
     CampaignOptions options;
     options.seed = seed;

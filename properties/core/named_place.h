@@ -1,18 +1,17 @@
 #pragma once
 
-/// A row of a room's table by its name, as code writes it: a name that the table does not have does
-/// not compile.
+/// A row of a room's table by its name. A name that is not in the table does not compile.
 
 #include <cstddef>
 #include <iterator>
 
 namespace kvfence {
 
-/// The place of that row in kTable, found when the program is compiled.
+/// The index of the row in kTable, found at compile time.
 template <const auto& kTable>
 class NamedPlace {
  public:
-  // NOLINTNEXTLINE(google-explicit-constructor): a literal is what is written
+  // NOLINTNEXTLINE(google-explicit-constructor): callers write a literal
   consteval NamedPlace(const char* name) {
     while (place_ < std::size(kTable) && kTable[place_].name != name) ++place_;
     if (place_ == std::size(kTable)) no_row_has_that_name();

@@ -11,10 +11,10 @@
 namespace kvfence {
 namespace {
 
-/// In a report, of each observation.
+/// Characters of each observation in a report.
 constexpr std::size_t kShownMax = 2'000;
 
-/// Makes the texts again that the record does not hold.
+/// The command that reproduces the texts, which the recording does not hold.
 std::string record_line(const Scenario& scenario) {
   std::string line = "kvfence record " + scenario.file;
   if (scenario.episode) line += " --episode " + std::to_string(*scenario.episode);

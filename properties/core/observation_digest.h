@@ -1,6 +1,6 @@
 #pragma once
 
-/// Digests of observations: what a long recording holds in the place of their texts.
+/// Digests of observations: a long recording holds them in place of texts.
 
 #include <cstddef>
 #include <optional>
@@ -16,23 +16,23 @@
 
 namespace kvfence {
 
-/// The named members in their order, without those that say nothing.
+/// The named members in their order, without empty ones.
 std::vector<Field> recorded_fields(const kvfence::Observation& observation,
                                    const std::vector<std::string>& members);
-/// The same as a reader wants them: hashes as symbols.
+/// Replaces hashes by symbols, for readers.
 void symbolize(std::vector<Field>& fields, const World& world);
 
 /// Digests the observations of one episode. A digest is the first 8 bytes of the XXH3 of 128 bits
-/// of the digest after the observation before (at first 8 zero bytes) and of the recorded fields as
-/// text, each with a blank after it. Hashes stay bytes: what they are called may change.
+/// of the digest after the previous observation (at first 8 zero bytes) and of the recorded fields
+/// as text, each followed by a blank. Hashes stay bytes, because their names may change.
 class ObservationDigest {
  public:
   explicit ObservationDigest(const Digests& form) : members_(form.members) {}
 
   void add(const kvfence::Observation& observation);
-  /// Of all observations so far. What follows is counted from here.
+  /// The digest of all observations so far.
   Bytes take();
-  /// Where a step records another digest: what was seen since the one before.
+  /// If a step records another digest, reports what was observed since the previous one.
   std::optional<Divergence> check(const Scenario& scenario, std::size_t step, const World& world);
 
  private:

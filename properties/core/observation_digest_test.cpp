@@ -1,6 +1,6 @@
-// Goal: a recording of digests is met by what was recorded alone, whatever members come later, and
-// says where it is not met and what to do. Method: a few commands of the pool by hand, against
-// digests that were computed outside of this program; then each way in which they can be missed.
+// Goal: only the recorded observations meet a recording of digests, also after members are added,
+// and a report says where it is not met and what to do. Method: a few commands of the pool, with
+// digests that were computed outside of this program; then each way to miss them.
 
 #include "properties/core/observation_digest.h"
 
@@ -54,7 +54,7 @@ std::string with(std::string text, const std::string& old, const std::string& no
 TEST(ObservationDigest, IsMetByWhatWasRecorded) { EXPECT_FALSE(found_in(kRecording)); }
 
 TEST(ObservationDigest, CoversEveryObservationSinceTheOneBefore) {
-  // One command less before each digest, or one that answers otherwise.
+  // One command less before each digest, or one with another answer.
   const auto first = found_in(with(kRecording, "num_blocks=2", "num_blocks=1"));
   ASSERT_TRUE(first);
   EXPECT_EQ(first->step, 1u);

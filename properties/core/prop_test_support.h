@@ -71,8 +71,8 @@ inline std::vector<Side> both_sides_of_every_part() {
   return all;
 }
 
-/// A suite is instantiated over sides, over all_targets(), or over every_part(), with the
-/// test that is run for each of them named by it.
+/// Suites are instantiated over sides, over all_targets(), or over every_part(); these functions
+/// name the tests.
 inline std::string name_of_side(const ::testing::TestParamInfo<Side>& info) {
   return info.param.name;
 }
@@ -88,8 +88,8 @@ inline std::vector<const CheckedPart*> every_part() {
   return all;
 }
 
-/// A command that is never refused and leaves a fresh instance as it is: it takes the events, or
-/// sets the pause state, where the target has that, and else asks for something.
+/// A command that is never refused and does not change a fresh instance: it takes the events, sets
+/// the pause state, or, if the target has neither, queries something.
 inline Command harmless_command(const Target& target) {
   const CommandType* harmless = &target.commands.front();
   for (const CommandType& type : target.commands) {
@@ -101,7 +101,7 @@ inline Command harmless_command(const Target& target) {
   return command;
 }
 
-/// One implementation, its world, and what it showed last. The whole state is shown from the start.
+/// One implementation, its world, and its last observation, always with the whole state.
 /// For use inside a property.
 class Session {
  public:

@@ -1,8 +1,8 @@
 #pragma once
 
 /// What the property suites use of rapidcheck, compiled once: each instance of rc::check takes up
-/// to a second to build, and there is one for each suite and type.
-/// Where RC_PARAMS fixes a seed, as ctest does, a suite is deterministic.
+/// to a second to build, and each suite and type would have one. With a seed in RC_PARAMS, as under
+/// ctest, a suite is deterministic.
 
 #include <cstdint>
 #include <functional>
@@ -13,12 +13,12 @@
 
 namespace kvfence {
 
-/// Whether the property holds of every case drawn. It fails by RC_ASSERT and RC_FAIL; what
-/// rapidcheck found goes to standard error.
+/// Whether the property holds for every drawn case. It fails by RC_ASSERT and RC_FAIL; the findings
+/// of rapidcheck go to standard error.
 bool holds(const std::string& description, const std::function<void()>& property);
 
-/// The same where something rare has to come about: of more cases, up to ten times as many, until
-/// it has. Whether it holds and has.
+/// The same if something rare has to occur: draws more cases, up to ten times as many, until it
+/// has. Returns whether the property holds and the rare case occurred.
 bool holds(const std::string& description, const std::function<bool()>& has_come_about,
            const std::function<void()>& property);
 

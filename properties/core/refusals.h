@@ -1,6 +1,6 @@
 #pragma once
 
-/// Configurations that were drawn and that the implementation does not have, by what it said.
+/// Drawn configurations that the implementation does not support, by the reason that it gave.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Refusal {
 
 class Refusals {
  public:
-  /// Of more reasons than these, the later ones are counted together.
+  /// If there are more reasons, the later ones are counted together.
   static constexpr std::size_t kReasonsMax = 16;
 
   /// Cost: linear in the reasons.

@@ -1,11 +1,10 @@
 #pragma once
 
 /// clone and assign of implementations whose state is more than values: devices with addresses,
-/// files on disk, connectors over shared storage. A copy is made by running the history once more,
-/// which is as good as a copy because a run is decided by its commands.
+/// files on disk, connectors over shared storage. A copy is made by running the history once more:
+/// the commands determine a run.
 ///
-/// Cost: of a copy as many commands as its original has run since its reset; of each command, a
-/// copy of it.
+/// Cost: a copy runs as many commands as its original since its reset; each command is copied.
 
 #include <cstddef>
 #include <functional>
@@ -61,11 +60,11 @@ class ReplayedImplementation final : public Implementation {
   StateDigest digest() const override { return implementation_->digest(); }
   std::optional<std::size_t> num_entries() const override { return implementation_->num_entries(); }
 
-  /// Of the last reset. Requires: there was one.
+  /// The setup of the last reset. Requires: there was one.
   const Setup& setup() const { return setup_; }
 
-  /// Starts another implementation and gives it the commands since the reset, in a fresh world; what
-  /// it shows of the last one, as `last` says. A failure ends it.
+  /// Resets another implementation and runs the commands since the reset on it, in a new world.
+  /// Observes the last one as `last` says. A failure ends it.
   std::optional<ImplementationFailure> run_again(Implementation& other, World& world, Observe last,
                                                  Observation& observation) const {
     if (auto failure = other.reset(setup_)) return failure;
@@ -90,7 +89,7 @@ class ReplayedImplementation final : public Implementation {
   std::unique_ptr<Implementation> implementation_;
   bool is_started_ = false;
   Setup setup_;
-  std::vector<Command> history_;  ///< beyond num_commands_ it is storage
+  std::vector<Command> history_;  ///< beyond num_commands_ only storage
   std::size_t num_commands_ = 0;  ///< since the reset
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the tests of invariants share, for the table of any target.
+/// What the tests of rules share, for the table of any target.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,8 +20,8 @@
 
 namespace kvfence {
 
-/// That the invariant of this id was found broken, in that member of the observation. Its two sides
-/// differ.
+/// Expects that the rule of this id was found broken in that member of the observation, with two
+/// sides that differ.
 template <class Invariants>
 void expect_broken(const Invariants& invariants, const std::optional<Divergence>& found,
                    std::string_view id, std::string_view field) {
@@ -35,7 +35,8 @@ void expect_broken(const Invariants& invariants, const std::optional<Divergence>
   EXPECT_NE(found->expected, found->actual);
 }
 
-/// That the ids are the prefix and 1, 2, 3, ..., that no two names are alike, and each has a rule.
+/// Expects that the ids are the prefix and 1, 2, 3, ..., that names are unique, and each has a
+/// rule.
 template <class Invariants>
 void expect_numbered_and_named_once(const Invariants& invariants, const std::string& prefix) {
   std::set<std::string_view> names;
@@ -61,7 +62,7 @@ class WatchedRun {
 
   explicit WatchedRun(MakeRules make_rules) : make_rules_(std::move(make_rules)) {}
 
-  /// The verdict on an answer; world: has taken the command in. The run stays where it is.
+  /// The verdict on an answer; world: has taken the command in. The run does not change.
   std::optional<Divergence> verdict(const Command& command, const Observation& shown,
                                     const World& world) const {
     const auto rules = make_rules_();
@@ -73,7 +74,7 @@ class WatchedRun {
     return rules->check(command, before, shown, world);
   }
 
-  /// Goes on with an answer that is right.
+  /// Continues after a right answer.
   void pass(const Command& command, const Observation& shown, const World& world) {
     const auto found = verdict(command, shown, world);
     if (found) {

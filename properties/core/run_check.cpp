@@ -19,8 +19,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What the overrides pin, as a configuration has it: a shrunk scenario keeps it, since the
-/// component under test may have nothing else.
+/// The members that the overrides pin: a shrunk scenario keeps them, because the component under
+/// test may support nothing else.
 std::vector<std::pair<std::size_t, Value>> pinned_members(const Config& config,
                                                           const CheckOptions& options) {
   std::vector<std::pair<std::size_t, Value>> pinned;
@@ -34,14 +34,14 @@ std::vector<std::pair<std::size_t, Value>> pinned_members(const Config& config,
   return pinned;
 }
 
-/// Enters what went wrong into the report.
+/// Adds a failure to the report.
 void add_failure(Report& report, const Checks& checks, Implementation& expected,
                  Implementation& actual, Divergence divergence, Scenario scenario,
                  const CheckOptions& options) {
   report.disagreements = 1;
   const std::size_t before = scenario.steps.size();
-  // An expectation is about this very list of commands: a shorter one would miss it for no reason. A
-  // configuration that one side does not have is no failure.
+  // An expectation is about exactly these commands: a shorter list would miss it for no reason. A
+  // configuration that one side does not support is no failure.
   const bool may_shrink = options.shrink && divergence.oracle != "expectation" &&
                           divergence.oracle != "unsupported" && divergence.oracle != "unavailable";
   if (may_shrink && shrink_failure(checks, expected, actual, scenario, divergence, options)) {
@@ -147,7 +147,7 @@ Parsed<Report> check(const Checks& checks, Implementation& expected, Implementat
   report.oracles = options.oracles;
   const auto run = options.scenario ? run_document : run_random;
   Parsed<Report> result = run(checks, expected, actual, options, std::move(report));
-  // A child has its own name only once it runs.
+  // A child knows its name only when it runs.
   if (result) {
     result->actual_name = actual.name();
     if (auto described = actual.described()) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// One check of an implementation against another, from the first command to the report: a random
-/// campaign, or a scenario, and what fails shrunk.
+/// One check of an implementation against another, from the first command to the report: runs a
+/// random campaign or a scenario, and shrinks a failure.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,22 +21,22 @@
 
 namespace kvfence {
 
-/// Asked how far a run is, after every episode of a campaign and every try of the shrinker; a
-/// campaign ends where it returns false. total is 0 where no bound is known.
+/// Called with the progress after every episode of a campaign and every try of the shrinker. If it
+/// returns false, a campaign ends. total is 0 if no bound is known.
 using ProgressCallback = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
 struct CheckOptions {
   std::uint64_t seed = 1;  ///< decides every configuration and command
-  /// Of a campaign 100,000 unless set; of a scenario all.
+  /// Unless set, 100,000 for a campaign and all for a scenario.
   std::optional<std::uint64_t> commands_max;
   std::optional<std::uint64_t> episode;  ///< this one alone
   std::uint32_t episode_commands = 200;
   std::uint64_t share = 0;  ///< of a campaign that num_shares processes run, each its own episodes
   std::uint64_t num_shares = 1;
-  /// What every drawn configuration has to have (fields_of reads them); `word.member` is a member
-  /// of its (word ...) records.
+  /// Members that every drawn configuration has to have (fields_of reads them); `word.member` is a
+  /// member of its (word ...) records.
   std::vector<Field> config_overrides;
-  /// A campaign of at least this many commands fails if it left a coverage goal unreached.
+  /// A campaign of at least this many commands fails if it does not reach every coverage goal.
   std::uint64_t goals_from_commands = UINT64_MAX;
 
   /// These commands instead of random ones; parse_document reads them.
@@ -55,23 +55,23 @@ struct CheckOptions {
 /// `key=value ...`, as on the config line of a scenario.
 Parsed<std::vector<Field>> fields_of(std::string_view text, std::string_view file = {});
 
-/// Runs the check; both sides start afresh in each episode and each try.
+/// Runs the check; each episode and each try resets both sides.
 ///
 /// Errors: an override or a scenario that does not fit the target, with its place.
 Parsed<Report> check(const Checks& checks, Implementation& expected, Implementation& actual,
                      const CheckOptions& options);
 
-/// What a scenario does wrong, if anything.
+/// Runs a scenario; returns the failure, if any.
 using RunScenario = std::function<std::optional<Divergence>(const Scenario&, const Setup&)>;
 
-/// Makes a failing scenario as small as the options allow, while the same oracle still objects.
-/// `divergence` becomes that of the result; false if it did not fail when run again.
+/// Makes a failing scenario as small as the options allow, while the same oracle still reports it.
+/// `divergence` becomes that of the result. Returns false if it did not fail when run again.
 bool shrink_failure(const RunScenario& run, Scenario& scenario, Divergence& divergence,
                     const CheckOptions& options);
 bool shrink_failure(const Checks& checks, Implementation& expected, Implementation& actual,
                     Scenario& scenario, Divergence& divergence, const CheckOptions& options);
 
-/// The scenario of a failing report with what it shows at its top: what a file of it should hold.
+/// The scenario of a failing report, with its findings at the top, as written to a file.
 Document failing_document(const Report& report);
 
 }  // namespace kvfence

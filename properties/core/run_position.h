@@ -1,13 +1,13 @@
 #pragma once
 
-/// Where a run is, in memory that it may share with whoever watches it from another process.
+/// The position of a run, in memory that a watcher in another process may share.
 
 #include <atomic>
 #include <cstdint>
 
 namespace kvfence {
 
-/// Who has a command: one side after the other, then what judges them.
+/// Which part works on a command: one side after the other, then the oracles.
 enum class RunPhase : std::uint8_t { kExpected, kActual, kJudges };
 
 struct RunPosition {

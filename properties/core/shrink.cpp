@@ -18,12 +18,12 @@
 namespace kvfence {
 namespace {
 
-// ---- What a scenario is made of ----
+// ---- The parts of a scenario ----
 
-// A scenario's numbers, lists and names, wherever they stand: what a change that several commands
-// have to make together is written with. In each, step counts from 1; 0 is the configuration. The
-// members of the configuration come first, then those of each command in order; after a list of
-// declared structs each of their members. Where the scenario may change, what is visited may too.
+// Visitors of all numbers, lists and names of a scenario, for changes in several commands at once.
+// In each, step counts from 1; 0 is the configuration. The members of the configuration come first,
+// then those of each command in order; after a list of declared structs each of their members. If
+// the scenario may change, the visited values may change, too.
 
 void for_each_member_of(const DeclaredObject& object,
                         const std::function<void(const MemberRef&)>& visit) {
@@ -36,7 +36,7 @@ void for_each_member_of(const DeclaredObject& object,
   }
 }
 
-/// The numbers of a list of records that are not declared, through the value that they print as.
+/// The numbers of a list of undeclared records, through their printed value.
 void visit_numbers_of_value(const MemberRef& member,
                             const std::function<void(std::uint32_t&)>& visit) {
   const Value value = member.value();
@@ -73,7 +73,7 @@ void for_each_list(
   });
 }
 
-/// Numbers of 32 bits, those in lists and their records included.
+/// Numbers of 32 bits, including those in lists and their records.
 void for_each_number(
     const Scenario& scenario,
     const std::function<void(std::uint32_t& number, Domain, std::size_t step)>& visit) {
@@ -91,7 +91,7 @@ void for_each_number(
   });
 }
 
-/// Names of requests, those in lists included.
+/// Names of requests, including those in lists.
 void for_each_request(const Scenario& scenario,
                       const std::function<void(std::string& name, std::size_t step)>& visit) {
   for_each_member(scenario, [&](const MemberRef& member, std::size_t step) {
@@ -107,7 +107,7 @@ void for_each_request(const Scenario& scenario,
 // ---- Shrinking ----
 
 /// What shrinking makes smaller, most important first. A member at its default costs nothing, so
-/// that the plain value wins over a shorter word.
+/// the plain value is preferred to a shorter word.
 struct ScenarioSize {
   std::size_t num_commands = 0;
   std::size_t num_characters = 0;  ///< of the members that are not at their default
@@ -173,7 +173,7 @@ class Shrinker {
         replace_values(domains);
       }
       lower_counts();
-      // The expensive ones only where nothing else helps any more.
+      // Expensive passes run only when nothing else helps.
       if (accepted_ == accepted_before) exhaust(&Shrinker::drop_one_request_with_jobs);
       if (accepted_ == accepted_before) exhaust(&Shrinker::drop_one_run_with_jobs);
       if (accepted_ == accepted_before) remove_pairs();
@@ -193,7 +193,7 @@ class Shrinker {
   static constexpr std::size_t kPairsNumbersMax = 24;
   static constexpr std::size_t kMergeValuesMax = 32;
   static constexpr std::size_t kNeighboursMax = 3;
-  static constexpr std::size_t kPeriodMax = 4;  ///< of commands that repeat themselves
+  static constexpr std::size_t kPeriodMax = 4;  ///< of repeated commands
   static constexpr std::uint32_t kJobsMax = 4;  ///< that are dropped with a request
 
   std::size_t num_steps() const { return best_.steps.size(); }
@@ -207,14 +207,14 @@ class Shrinker {
     });
   }
 
-  /// The same; edit returns false where it cannot be made.
+  /// The same; edit returns false if it is impossible.
   bool attempt_if(const std::function<bool(Edited&)>& edit) {
     if (out_of_tries()) return false;
     Edited candidate = best_;
     if (!edit(candidate)) return false;
     ScenarioSize size = size_of(candidate);
     if (!(size < size_)) return false;
-    // Known to pass: rounds repeat themselves near the fixpoint.
+    // Known to pass: near the fixpoint rounds try the same scenarios again.
     if (!seen_.insert(std::hash<std::string>{}(size.text)).second) return false;
     const Parsed<Setup> setup = prepare(candidate);
     if (!setup) return false;
@@ -243,7 +243,7 @@ class Shrinker {
     return attempt([&](Edited& scenario) { erase(scenario, num_commands, scenario.steps.size()); });
   }
 
-  /// Cuts what stands after the failing command; bisects where it is not known.
+  /// Cuts everything after the failing command; bisects if it is not known.
   void cut_tail() {
     if (options_.failing_step && *options_.failing_step < num_steps()) {
       if (*options_.failing_step + 1 == num_steps()) return;
@@ -262,7 +262,7 @@ class Shrinker {
     });
   }
 
-  /// Two commands that only make sense together: taking and giving back.
+  /// Removes two commands that only make sense together: allocate and free.
   void remove_pairs() {
     if (num_steps() > kPairsCommandsMax) return;
     for (std::size_t second = num_steps(); second-- > 1;) {
@@ -278,8 +278,8 @@ class Shrinker {
     }
   }
 
-  /// A request and the jobs that came of it, which no command can leave alone while later jobs are
-  /// named by numbers that count them.
+  /// Drops a request together with its jobs: the numbers of later jobs count them, so no command can
+  /// be removed alone.
   bool drop_one_request_with_jobs() {
     const std::vector<std::uint32_t> firsts = first_jobs();
     if (firsts.empty()) return false;
@@ -298,7 +298,7 @@ class Shrinker {
     return false;
   }
 
-  /// The jobs that are named, and those just before one, which perhaps no command names.
+  /// The named jobs, and those just before a named one, which may not be named themselves.
   std::vector<std::uint32_t> first_jobs() const {
     std::set<std::uint32_t> firsts;
     for (const std::uint32_t number : distinct_values({Domain::kNumber})) {
@@ -309,8 +309,8 @@ class Shrinker {
     return {firsts.begin(), firsts.end()};
   }
 
-  /// Takes out the commands that are about this request alone or name one of these jobs. Later jobs
-  /// count down.
+  /// Removes the commands that are about this request alone or name one of these jobs. The numbers
+  /// of later jobs decrease.
   static void drop(Edited& scenario, const std::string& request, std::uint32_t first_job,
                    std::uint32_t num_jobs) {
     std::vector<bool> goes(scenario.steps.size());
@@ -350,7 +350,7 @@ class Shrinker {
     const DeclaredObject object = place(before);
     for (std::size_t index = 0; index < object.size(); ++index) {
       const MemberRef member = object[index];
-      // A name is not plainer for being empty.
+      // An empty name is not plainer.
       if (member.domain() == Domain::kRequest) continue;
       simplify::value(member.value(), member.default_value(), [&](const Value& simpler) {
         return attempt_if([&](Edited& scenario) {
@@ -372,7 +372,7 @@ class Shrinker {
     simplify_members([](const Edited& scenario) { return scenario.config.declared(); });
   }
 
-  /// Makes two requests one, and gives those that are left the names A, B, C.
+  /// Merges two requests into one, and names the remaining ones A, B, C.
   void merge_requests() {
     std::vector<std::string> names;
     for_each_request(best_, [&](const std::string& name, std::size_t) {
@@ -384,14 +384,14 @@ class Shrinker {
       for (const std::string& to : names) {
         if (merged) break;
         if (to == from) continue;
-        // Without what declares it first, and else with it.
+        // First without the declaration, else with it.
         merged = attempt([&](Edited& scenario) { rename(scenario, from, to, true); }) ||
                  attempt([&](Edited& scenario) { rename(scenario, from, to, false); });
       }
       constexpr std::size_t kNumLetters = 26;
       if (merged || rank >= kNumLetters) continue;
       const std::string letter(1, static_cast<char>('A' + static_cast<int>(rank)));
-      // A letter that is taken would merge instead.
+      // A letter that is in use would merge two requests.
       if (contains(names, letter)) continue;
       attempt([&](Edited& scenario) { rename(scenario, from, letter, false); });
     }
@@ -424,8 +424,7 @@ class Shrinker {
     }
   }
 
-  /// Makes one command of two of a kind that list keys: the lists one after the other, the counts
-  /// added.
+  /// Merges two commands of a kind that list keys: concatenates the lists and adds the counts.
   void fold_keys() {
     if (num_steps() > kPairsCommandsMax) return;
     for (std::size_t second = num_steps(); second-- > 1;) {
@@ -454,7 +453,7 @@ class Shrinker {
     return &scenario.steps[step].command.declared().type();
   }
 
-  /// False if such a command lists no keys. Requires: both are of a kind.
+  /// False if such a command lists no keys. Requires: both are of the same kind.
   static bool append_keys(const DeclaredObject& target, const DeclaredObject& source,
                           bool to_the_front) {
     bool lists_keys = false;
@@ -474,7 +473,7 @@ class Shrinker {
 
   struct Tokens {
     std::string request;
-    std::vector<std::uint32_t>* list = nullptr;  ///< null where the command has none
+    std::vector<std::uint32_t>* list = nullptr;  ///< null if the command has none
   };
 
   static Tokens tokens_of(const DeclaredObject& command) {
@@ -490,8 +489,7 @@ class Shrinker {
     return found;
   }
 
-  /// Takes a block out of one command: out of its lists and masks, and out of what counts leading
-  /// blocks.
+  /// Removes a block from one command: from its lists and masks, and from counts of leading blocks.
   void shorten_steps() {
     for (std::size_t step = 0; step < num_steps(); ++step) {
       std::size_t longest = 0;
@@ -532,7 +530,7 @@ class Shrinker {
                list.begin() + static_cast<std::ptrdiff_t>(std::min(end, list.size())));
   }
 
-  /// Domains whose equal numbers mean the same thing.
+  /// Domains in which equal numbers mean the same thing.
   static std::vector<std::vector<Domain>> related_domains() {
     return {{Domain::kBlocks},
             {Domain::kTokens},
@@ -564,7 +562,7 @@ class Shrinker {
     });
   }
 
-  /// Lists that have to stay alike: takes a value out of all of them, or what stands at one index.
+  /// For lists that have to stay equal: removes a value, or the element at one index, from all.
   void shorten_lists(const std::vector<Domain>& domains) {
     for (std::uint32_t value : distinct_values(domains)) {
       attempt_on_lists(domains, [&](std::vector<std::uint32_t>& list) { std::erase(list, value); });
@@ -617,7 +615,7 @@ class Shrinker {
            domain == Domain::kNumber || domain == Domain::kPlain;
   }
 
-  /// A number that says how many: its place in the order of for_each_number, its value and step.
+  /// A number that is a count: its place in the order of for_each_number, its value and step.
   struct Count {
     std::size_t ordinal = 0;
     std::uint32_t value = 0;
@@ -634,8 +632,8 @@ class Shrinker {
     return found;
   }
 
-  /// Lowers the numbers at these places by `by`, and all block ids from `first_block` on. Leaves
-  /// alone what would fall below 0.
+  /// Lowers the numbers at these places by `by`, and all block ids from `first_block` on. Does not
+  /// change numbers that would fall below 0.
   static void lower(Edited& scenario, const std::vector<std::size_t>& ordinals, std::uint32_t by,
                     std::optional<std::uint32_t> first_block) {
     std::size_t ordinal = 0;
@@ -649,14 +647,13 @@ class Shrinker {
 
   using ShiftStarts = std::vector<std::optional<std::uint32_t>>;
 
-  /// Those, and the block ids from which on a shift makes a difference.
+  /// Adds the block ids from which a shift makes a difference.
   ShiftStarts shift_starts(ShiftStarts starts = {}) const {
     for (std::uint32_t block : distinct_values({Domain::kBlocks})) starts.push_back(block);
     return starts;
   }
 
-  /// Lowers all counts at once; drops or lowers an allocation together with the ids of the blocks
-  /// that came after it.
+  /// Lowers all counts at once; drops or lowers an allocation together with the ids of later blocks.
   void lower_counts() {
     while (attempt([](Edited& scenario) {
       for_each_number(scenario, [](std::uint32_t& number, Domain domain, std::size_t) {
@@ -682,7 +679,7 @@ class Shrinker {
     return false;
   }
 
-  /// A pool and what drains it: two counts, and the ids of the blocks at its end.
+  /// The size of a pool and the allocation that drains it: two counts, and the last block ids.
   bool lower_one_pair_of_counts() {
     const std::vector<Count> found = counts();
     if (found.size() > kPairsNumbersMax) return false;
@@ -700,8 +697,8 @@ class Shrinker {
     return false;
   }
 
-  /// A few commands that repeat themselves, such as plan and update, and what says how often: a
-  /// count, or the tokens that each time takes one of.
+  /// A few repeated commands, such as plan and update, and the number of repetitions: a count, or a
+  /// list of tokens of which each repetition takes one.
   bool shorten_one_run() {
     const ShiftStarts starts = shift_starts({std::nullopt});
     for (const Run& run : runs()) {
@@ -714,8 +711,8 @@ class Shrinker {
     return false;
   }
 
-  /// Takes `length` commands out from `begin` on, and `by` out of one count or list up to there. A
-  /// count of blocks goes down by less.
+  /// Removes `length` commands from `begin` on, and `by` from one count or list up to there. A count
+  /// of blocks decreases by less.
   bool shorten_run(std::size_t begin, std::size_t length, std::size_t by,
                    std::optional<std::uint32_t> start) {
     const std::size_t end = begin + length;
@@ -748,7 +745,7 @@ class Shrinker {
     return false;
   }
 
-  /// Any neighbours, and what counts them.
+  /// Any two neighbours, and a count of them.
   void drop_pairs_with_counts() {
     if (num_steps() > kPairsCommandsMax) return;
     for (std::size_t begin = num_steps(); begin-- > 0;) {
@@ -756,8 +753,8 @@ class Shrinker {
     }
   }
 
-  /// Once of commands that repeat themselves, what counts them, and the jobs that came of them:
-  /// those that later commands name count down.
+  /// One repetition of repeated commands, a count of them, and their jobs; the numbers of later jobs
+  /// decrease.
   bool drop_one_run_with_jobs() {
     if (distinct_values({Domain::kNumber}).empty()) return false;
     for (const Run& run : runs()) {
@@ -782,7 +779,7 @@ class Shrinker {
   struct Run {
     std::size_t begin = 0;
     std::size_t period = 0;       ///< commands
-    std::size_t num_repeats = 0;  ///< of those at begin, themselves not counted
+    std::size_t num_repeats = 0;  ///< repetitions after the commands at begin
   };
 
   std::vector<Run> runs() const {
@@ -799,7 +796,7 @@ class Shrinker {
     return found;
   }
 
-  /// Whether the commands from `index` on are those before them.
+  /// Whether the commands from `index` on repeat those before them.
   bool repeats(std::size_t index, std::size_t period) const {
     if (index + period > num_steps()) return false;
     for (std::size_t at = index; at < index + period; ++at) {
@@ -808,8 +805,8 @@ class Shrinker {
     return true;
   }
 
-  /// Neighbouring commands that only keep a block away: drops them, and with them the block, from
-  /// the ids after it and from the size of the pool.
+  /// Drops neighbouring commands that only keep a block in use, together with the block: lowers the
+  /// ids after it and the size of the pool.
   bool drop_some_steps_with_blocks() {
     std::vector<std::vector<std::size_t>> sizes{{}};
     for (const Count& count : counts()) {
@@ -831,7 +828,7 @@ class Shrinker {
     return false;
   }
 
-  /// By as much as goes, then half of it, down to one.
+  /// By as much as possible, then half of it, down to one.
   bool lower_together(const std::vector<std::size_t>& ordinals, std::uint32_t most,
                       std::optional<std::uint32_t> start) {
     for (std::uint32_t by = most; by > 0; by /= 2) {

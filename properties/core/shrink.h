@@ -1,10 +1,10 @@
 #pragma once
 
-/// Makes a failing scenario as small and plain as it gets while it still fails: fewer commands
+/// Makes a failing scenario as small and plain as possible while it still fails: fewer commands
 /// first, then plainer arguments and configuration, then names and numbers changed in several
-/// commands at once, which no change of a single argument can reach.
+/// commands at once, which no change of a single argument can achieve.
 ///
-/// Knows members, types and domains from the declarations alone. Deterministic. It ends because
+/// Knows members, types and domains from the declarations alone. Deterministic. Terminates because
 /// every accepted step is smaller in one total order (ScenarioSize in shrink.cpp).
 
 #include <cstddef>
@@ -26,11 +26,11 @@ struct ShrinkResult {
   Scenario scenario;
   std::size_t tries = 0;
   std::size_t accepted = 0;
-  bool reproduced = false;   ///< false: it did not fail when run again; the scenario is as given
+  bool reproduced = false;   ///< false: it did not fail when run again; the scenario is unchanged
   bool at_fixpoint = false;  ///< false: the tries ran out first
 };
 
-/// Whether a scenario, run from its start, fails in the way that is looked for.
+/// Whether a scenario, run from its start, fails in the same way.
 using StillFails = std::function<bool(const Scenario& scenario, const Setup& setup)>;
 
 /// The smallest scenario found for which still_fails holds, without expectations.

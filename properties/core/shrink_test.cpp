@@ -1,5 +1,5 @@
-// Goal: shrinking ends at the smallest scenario there is, also where several commands have to
-// change together. Method: a toy target, predicates that plant what is needed, exact final texts.
+// Goal: shrinking ends at the smallest possible scenario, also if several commands have to change
+// together. Method: a toy target, predicates that say what is needed, exact final texts.
 
 #include "properties/core/shrink.h"
 #include "contract/core/describe.h"
@@ -267,7 +267,7 @@ TEST(Shrink, KeepsBlockIdsApartWhereTheyHaveToBe) {
 
 TEST(Shrink, MergesRequests) {
   const auto fails = [](const ToyScenario& candidate) {
-    // Every name that is closed was opened before, and something is closed.
+    // Every closed name was opened before, and something is closed.
     std::map<std::string, bool> open;
     bool any = false;
     for (const Step& step : candidate.steps) {
@@ -432,7 +432,7 @@ TEST(Shrink, TakesABlockOutOfListMaskAndCountTogether) {
 }
 
 TEST(Shrink, DropsWhatKeepsABlockAwayTogetherWithTheBlock) {
-  // What is used in the end is the last block, and each block before it was used alone.
+  // The last block is used in the end, and each block before it was used alone.
   const auto fails = [](const ToyScenario& candidate) {
     const std::vector<Use> uses = all<Use>(candidate);
     for (std::size_t index = 0; index < uses.size(); ++index) {
@@ -446,7 +446,7 @@ TEST(Shrink, DropsWhatKeepsABlockAwayTogetherWithTheBlock) {
 }
 
 TEST(Shrink, DropsARequestWhoseJobsNoCommandNames) {
-  // Each open of a name that was not there makes a job; what ends is the last one.
+  // Each open of a new name makes a job; the last one ends.
   const auto fails = [](const ToyScenario& candidate) {
     std::set<std::string> names;
     for (const Open& open : all<Open>(candidate)) {
@@ -463,7 +463,7 @@ TEST(Shrink, DropsARequestWhoseJobsNoCommandNames) {
 }
 
 TEST(Shrink, DropsWhatRepeatsItselfWithItsCountAndItsJobs) {
-  // The take says how many rounds there are, and each makes a job; what ends is one after them.
+  // The take says how many rounds there are, and each makes a job; the one after them ends.
   const auto fails = [](const ToyScenario& candidate) {
     const std::vector<Take> takes = all<Take>(candidate);
     const std::vector<End> ends = all<End>(candidate);
@@ -613,7 +613,7 @@ TEST(Shrink, SimplifiesRecordsInAConfiguration) {
       "(mamba block_size=4 align=true spec_blocks=5) (sliding block_size=4 window=9)]\n",
       fails);
 
-  // Block sizes and the hash's only shrink together.
+  // Block sizes and hash_block_size only shrink together.
   EXPECT_NE(text.find(" hash_block_size=1 "), std::string::npos) << text;
   EXPECT_NE(text.find(" groups=[(mamba block_size=1 align=true spec_blocks=2)]"), std::string::npos)
       << text;
@@ -690,7 +690,7 @@ TEST(Shrink, FoldsCommandsThatListKeys) {
       "evict num_blocks=2\n",
       fails);
 
-  // The second touch comes last, so its keys stand first.
+  // The second touch comes last, so its keys come first.
   EXPECT_EQ(text.substr(text.find('\n') + 1), "touch keys=[1 0]\nevict num_blocks=3\n");
 }
 

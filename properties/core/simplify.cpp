@@ -44,7 +44,7 @@ std::vector<Element> without(std::vector<Element> list, std::size_t begin, std::
   return list;
 }
 
-/// A list that gets simpler: keeps a candidate that attempt accepts.
+/// A list to be simplified: keeps a candidate that attempt accepts.
 class List {
  public:
   List(Value::List list, const Attempt& attempt) : best_(std::move(list)), attempt_(attempt) {}
@@ -55,7 +55,7 @@ class List {
     });
   }
 
-  /// Numbers become 0; a flag of a mask is plain where it masks nothing.
+  /// Numbers become 0; flags of a mask become those that mask nothing.
   void simplify_elements() {
     for (std::size_t index = 0; index < best_.size(); ++index) {
       const Value element = best_[index];
@@ -131,7 +131,7 @@ class List {
   const Attempt& attempt_;
 };
 
-/// Lists and records, as opposed to what a list of numbers, flags or names holds.
+/// Whether the value is a list or a record.
 bool is_nested(const Value& value) { return value.get_if<Value::List>() || value.get_if<Record>(); }
 
 }  // namespace
@@ -172,7 +172,7 @@ void value(const Value& member, const Value& plain, const Attempt& attempt) {
   }
   if (!is_number(member)) {
     if (member == plain || attempt(plain) || !plain.get_if<None>()) return;
-    // What is there although it need not be: false, nothing, or the empty word.
+    // For an optional member that is present: false, nothing, or the empty word.
     if (member.get_if<bool>()) value(member, Value(Value::Variant(false)), attempt);
     if (member.get_if<double>()) value(member, Value(Value::Variant(0.0)), attempt);
     if (member.get_if<std::string>()) value(member, Value(Value::Variant(std::string())), attempt);

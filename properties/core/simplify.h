@@ -17,19 +17,17 @@ Value map_integers(const Value& value, const std::function<std::int64_t(std::int
 
 namespace simplify {
 
-/// Tries 0, then half, down to one less, from wherever the last accepted step led.
+/// Tries 0, then half, down to one less, each from the last accepted value.
 /// Cost: logarithmic in value if smaller is simpler throughout.
 void lower(std::uint32_t value, const std::function<bool(std::uint32_t)>& attempt);
 
-/// Delta debugging over [0, size): offers to remove chunks [begin, end), from the back, of all,
-/// half, a quarter ... down to single elements. From the back, because what comes later rests on
-/// what came before.
+/// Delta debugging over [0, size): offers to remove chunks [begin, end) of all, half, a quarter ...
+/// down to single elements, from the back, because later elements depend on earlier ones.
 void remove_chunks(std::size_t size,
                    const std::function<bool(std::size_t begin, std::size_t end)>& attempt);
 
-/// `plain` is the member's default: what a reader need not think about, and what may be plainer
-/// than a smaller number. Lists get shorter and their numbers smaller; lists of records lose
-/// fields besides.
+/// `plain` is the member's default, which may be plainer than a smaller number. Lists get shorter
+/// and their numbers smaller; records in lists also lose fields.
 void value(const Value& member, const Value& plain,
            const std::function<bool(const Value&)>& attempt);
 

@@ -1,4 +1,4 @@
-// Laws of clone, assign and digest, which hold of every implementation that offers them.
+// Laws of clone, assign and digest for every implementation that has them.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,8 +24,8 @@
 namespace kvfence {
 namespace {
 
-/// An implementation, and who draws histories for it. The parameters of suites have a plain
-/// function as `make`, which knows no bug.
+/// An implementation, and the side that draws histories for it. The parameters of suites have a
+/// plain function as `make`, without a bug.
 struct Subject {
   std::function<std::unique_ptr<Implementation>()> make;
   Side drawn_by;
@@ -53,7 +53,7 @@ Observation answer(Implementation& implementation, const Command& command, const
   return observation;
 }
 
-/// What a state shows: all that is observed of a copy when it is asked for something harmless.
+/// The full observation of a state: a copy runs a harmless command.
 Observation shown_by(const Implementation& implementation, const World& world,
                      const Command& harmless) {
   const std::unique_ptr<Implementation> copy = implementation.clone();
@@ -61,7 +61,7 @@ Observation shown_by(const Implementation& implementation, const World& world,
   return answer(*copy, harmless, world);
 }
 
-/// A random history, of commands as the reference of the target invites them.
+/// A random history of commands, drawn on the reference of the target.
 struct History {
   Setup setup;
   std::vector<Command> commands;
@@ -97,7 +97,7 @@ bool copies_are_alike_and_independent(const Subject& subject) {
       world->apply(history.commands[i]);
       answers.push_back(answer(*original, history.commands[i], *world));
       RC_ASSERT((clone->digest() == digest));
-      // So that what the assignment finds there is used already.
+      // So that the target of the assignment has been used before.
       answer(*assigned, history.commands[i], *world);
     }
     assigned->assign(*clone);
@@ -118,7 +118,7 @@ bool copies_are_alike_and_independent(const Subject& subject) {
   });
 }
 
-/// One of two histories has none of the commands that left the digest as it was.
+/// Compares a history with one that lacks the commands that did not change the digest.
 bool equal_digests_answer_alike(const Subject& subject) {
   return holds("what leaves the digest as it was changes no later answer", [&] {
     const History history = draw_history(subject);
@@ -148,7 +148,7 @@ std::unique_ptr<Implementation> after(const Subject& subject, const History& his
   return implementation;
 }
 
-/// A state that is met again goes on from the first meeting, too. Adds to num_met.
+/// A state with the digest of an earlier one answers like the earlier one. Adds to num_met.
 bool states_met_again_answer_alike(const Subject& subject, int& num_met) {
   constexpr std::size_t kFollowedMax = 4;
   const auto has_met = [&] { return num_met > 0; };
@@ -179,8 +179,8 @@ bool states_met_again_answer_alike(const Subject& subject, int& num_met) {
   });
 }
 
-/// But for what left_behind names: kv_cache and tiering commands that begin with an operation of
-/// their own. Adds to num_refused.
+/// Except as left_behind says: kv_cache and tiering commands that begin with another operation.
+/// Adds to num_refused.
 bool refusals_leave_the_digest(const Subject& subject, int& num_refused) {
   const auto has_refused = [&] { return num_refused > 0; };
   return holds("a refused command leaves the digest as it was", has_refused, [&] {
@@ -203,7 +203,7 @@ bool refusals_leave_the_digest(const Subject& subject, int& num_refused) {
   });
 }
 
-/// Looks at some of the states, since a look costs a copy.
+/// Observes only some of the states, because each observation costs a copy.
 bool digests_tell_states_apart(const Subject& subject) {
   constexpr std::size_t kLooksMax = 32;
   return holds("states that show something different have different digests", [&] {
@@ -211,7 +211,7 @@ bool digests_tell_states_apart(const Subject& subject) {
     const Command harmless = harmless_command(subject.drawn_by.target());
     const std::size_t stride = history.commands.size() / kLooksMax + 1;
     const std::unique_ptr<Implementation> implementation = fresh(subject, history.setup);
-    // What a state shows of a request needs a name: every state is looked at in the last world.
+    // Observations of a request need its name: every state is observed in the last world.
     const auto world = fresh_world(history.setup);
     const auto last_world = fresh_world(history.setup);
     for (const Command& command : history.commands) last_world->apply(command);
@@ -252,7 +252,7 @@ TEST_P(StateLaws, DigestsTellStatesApart) {
   EXPECT_TRUE(digests_tell_states_apart(subject_of(GetParam())));
 }
 
-/// A bug breaks rules and structures, and never what copies and digests are for.
+/// A planted bug breaks rules and structures, but not the laws of copies and digests.
 class StateLawsOfPlanted : public ::testing::TestWithParam<const TargetSides*> {};
 INSTANTIATE_TEST_SUITE_P(Values, StateLawsOfPlanted,
                          ::testing::Values(&block_pool_sides(), &kv_cache_sides(),
@@ -272,7 +272,7 @@ TEST_P(StateLawsOfPlanted, HoldForEveryPlantedBug) {
   }
 }
 
-// Canaries: what the laws are there to catch.
+// Canaries: mistakes that the laws have to catch.
 
 /// A pool whose digest forgets the keys and the events.
 class ForgetfulPool : public reference::BlockPool {
@@ -345,9 +345,9 @@ TEST(StateLawsCanary, ARefusalThatLeavesSomethingIsCaught) {
   EXPECT_FALSE(refusals_leave_the_digest(subject, num_refused));
 }
 
-// Leaks: what the number of entries is there to catch.
+// Leaks, which the number of entries has to catch.
 
-/// A pool that never forgets what it handed out.
+/// A pool that keeps an entry for everything it handed out.
 class LeakyPool : public reference::BlockPool {
  public:
   using BlockPool::BlockPool;
@@ -376,7 +376,7 @@ struct KeepingPool : LeakyPool {
   explicit KeepingPool(const BlockPoolConfig& config) : LeakyPool(config) { is_kept_ = true; }
 };
 
-/// A pool of which nobody knows what it keeps.
+/// A leaky pool that does not show its number of entries.
 struct SilentPool : LeakyPool {
   using LeakyPool::LeakyPool;
   void add_to(StateHash& hash) const { hash.add_unknown(); }

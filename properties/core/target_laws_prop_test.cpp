@@ -1,4 +1,4 @@
-// Laws that hold of every target: what its declarations and its contract promise to the harness.
+// Laws of every target: what its declarations and its contract promise to the harness.
 
 #include <algorithm>
 #include <cstddef>
@@ -28,7 +28,7 @@ class TargetLaws : public ::testing::TestWithParam<Side> {};
 INSTANTIATE_TEST_SUITE_P(Every, TargetLaws, ::testing::ValuesIn(both_sides_of_every_part()),
                          name_of_side);
 
-/// Which side reports does not matter to text. A target's parts together draw all of its commands.
+/// The laws of text do not depend on the side. The parts of a target together draw all commands.
 class TextLaws : public ::testing::TestWithParam<const TargetSides*> {};
 INSTANTIATE_TEST_SUITE_P(Every, TextLaws, ::testing::ValuesIn(all_targets()), name_of_target);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The Checks of a target from typed code: the seam between what is compiled once and what knows
-/// the structs of one target.
+/// The Checks of a target from typed code: the seam between code that is compiled once and code
+/// that knows the structs of one target.
 
 #include <cstddef>
 #include <initializer_list>
@@ -41,7 +41,7 @@ class GeneratorFor : public Generator {
   }
 
  protected:
-  /// The last commands of a tail, one per call; then nothing, and from the beginning again.
+  /// The last commands of a tail, one per call; then nothing, then the first one again.
   static std::optional<typename T::Command> next_of(std::initializer_list<typename T::Command> last,
                                                     std::size_t& num_given) {
     if (num_given < last.size()) return last.begin()[num_given++];
@@ -76,7 +76,7 @@ class RulesFor : public RuleChecker {
 };
 
 /// T: the declarations of the target (contract/core/target.h).
-/// make_rules: of the typed setup, or of the configuration and that.
+/// make_rules: takes the typed setup, or the configuration and the typed setup.
 template <class T, auto draw_config, auto make_generator, auto make_rules>
 Checks checks_of(std::span<const Invariant> rules, GoalSuite goals,
                  std::vector<NeverTogether> never_together = {}) {

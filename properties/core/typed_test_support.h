@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the tests of a target's typed parts share: what a configuration stands for, its world, and
-/// an implementation that takes typed commands.
+/// What the tests of a target's typed parts share: the setup of a configuration, its world, and an
+/// implementation that takes typed commands.
 
 #include <memory>
 #include <utility>
@@ -39,7 +39,7 @@ class TypedRun {
     EXPECT_FALSE(implementation_->reset(setup));
   }
 
-  /// What it shows then: the same object each time.
+  /// Returns the observation: the same object each time.
   const typename T::Observation& run(const typename T::Command& command) {
     command_.reuse<typename T::Command>() = command;
     world_->apply(command_);
@@ -47,7 +47,7 @@ class TypedRun {
     return seen();
   }
 
-  /// What it showed last.
+  /// The last observation.
   const typename T::Observation& seen() const { return shown_.as<typename T::Observation>(); }
   const typename T::World& world() const { return typed_world<typename T::World>(*world_); }
 

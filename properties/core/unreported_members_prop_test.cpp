@@ -1,6 +1,6 @@
-// Rules over an implementation in a child process that does not report every member.
-// Method: the reference as that child, which shows of one member what it was some commands ago.
-// Whatever that member holds, no rule may object; a rule that hides what it needs does.
+// Rules on an implementation in a child process that does not report every member.
+// Method: the reference as that child shows a value of one member from some commands ago. No rule
+// may report anything, whatever the member holds; a rule with wrong `needs` does.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kCommandsPerMember = 4'000;
 
-/// A sound side, but for one member, which it says it does not report.
+/// A correct side except for one member, which it declares as unreported.
 class Reticent final : public Implementation {
  public:
   Reticent(const CheckedPart& part, std::string_view hidden)

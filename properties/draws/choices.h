@@ -1,8 +1,8 @@
 #pragma once
 
-/// A stream of decisions, drawn from a seed or read from bytes. Generators ask it and nothing else,
-/// so one generator serves random campaigns, rapidcheck and libFuzzer, and a run is decided by its
-/// seed or its bytes.
+/// A stream of decisions, drawn from a seed or read from bytes. It is the only source of decisions
+/// of a generator: so one generator serves random campaigns, rapidcheck and libFuzzer, and the seed
+/// or the bytes determine a run.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace kvfence {
 
 class Choices {
  public:
-  /// Endless, decided by the seed.
+  /// Endless and determined by the seed.
   static Choices from_seed(std::uint64_t seed) { return Choices(seed); }
 
-  /// Total: every byte string means something, and after its end every choice is 0.
+  /// Every byte string is valid; after its end every choice is 0.
   static Choices from_bytes(std::span<const std::uint8_t> bytes) { return Choices(bytes); }
 
   /// A number from 0 to bound - 1. Requires: bound > 0.
@@ -73,7 +73,7 @@ inline std::uint32_t skewed(Choices& choices, std::uint32_t bound) {
   return std::min(first, choices.below(bound));
 }
 
-/// An element of a vector or array, each as often. Requires: not empty.
+/// An element of a vector or array, all equally likely. Requires: not empty.
 template <class List>
 const typename List::value_type& pick(Choices& choices, const List& list) {
   return list[choices.below(static_cast<std::uint32_t>(list.size()))];

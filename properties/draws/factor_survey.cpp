@@ -21,15 +21,15 @@ namespace {
 
 Value of(Value::Variant data) { return Value(std::move(data)); }
 
-/// Those of "one of a, b or c".
+/// The words of "one of a, b or c".
 std::vector<std::string> words_in(std::string text) {
   std::ranges::replace(text, ',', ' ');
   std::istringstream in(text);
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-/// The same value with another one at a place, in every way that there is: the place is the rest of
-/// a factor, such as `.sliding.window` in a list of records.
+/// Copies of the value with `by` at a place, one for every way to do it. The place is the rest of a
+/// factor, such as `.sliding.window` in a list of records.
 std::vector<Value> replaced(const Value& value, std::string_view place, const Value& by) {
   if (place.empty()) return {by};
   std::vector<Value> results;
@@ -67,11 +67,11 @@ class Surveyor {
   }
 
  private:
-  /// Configurations that are kept of each value, to be changed; of those that meet another value.
+  /// Configurations kept per value, in which other values are tried.
   static constexpr std::size_t kSamplesMax = 128;
   static constexpr std::size_t kMeetingMax = 5;
-  /// A pair is missing if values that know nothing of each other would meet so often. Some meet in
-  /// mixtures alone (draws/mixed_draws.h), some 16 times more seldom.
+  /// A pair is missing if independent values would meet so often. Some meet only in mixtures
+  /// (draws/mixed_draws.h), some 16 times more rarely.
   static constexpr std::uint64_t kExpectedMin = 128;
 
   struct Known {
@@ -153,7 +153,8 @@ class Surveyor {
     }
   }
 
-  /// A drawn configuration with the one value, given the other one, if the contract takes it.
+  /// A drawn configuration with the one value, changed to have the other one, if the contract
+  /// accepts it.
   std::optional<Config> config_with(const Known& kept, const Known& given, bool& is_explained) {
     for (const Config& config : first_of(kept.samples)) {
       for (const Config& giver : first_of(given.samples)) {
@@ -178,7 +179,7 @@ class Surveyor {
     return std::span(samples).first(std::min(samples.size(), kMeetingMax));
   }
 
-  /// Flags, absence and words that the contract takes.
+  /// Flags, absence and words that the contract accepts.
   void find_never_drawn() {
     std::map<std::string, Config> found;  // each with an example
     for (const Known& known : values_) {
@@ -206,7 +207,7 @@ class Surveyor {
     }
   }
 
-  /// What was expected instead, if that value was refused.
+  /// If the value was refused, what was expected instead.
   std::string try_value(const Known& known, const Config& sample, const Value& by,
                         std::map<std::string, Config>& found) const {
     std::string expected;
@@ -231,7 +232,7 @@ class Surveyor {
     return expected;
   }
 
-  /// Whether rows leave that configuration out. A row is of use where no other one does.
+  /// Whether rows leave that configuration out. A row is used if no other row leaves it out.
   bool is_left_out(const Config& config) {
     std::vector<std::size_t> found;
     for (std::size_t row = 0; row < rows_used_.size(); ++row) {

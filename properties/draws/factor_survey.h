@@ -1,7 +1,8 @@
 #pragma once
 
 /// Pairwise coverage of configurations: which values of factors (draws/factors.h) a part's
-/// generator draws, which it draws together, and which never although the contract takes them.
+/// generator draws, which it draws together, and which it never draws although the contract accepts
+/// them.
 /// Source: Kuhn, Wallace, Gallo, "Software fault interactions and implications for software
 /// testing", IEEE TSE 2004: most faults need one factor or two.
 
@@ -20,7 +21,7 @@ struct FactorValue {
   std::uint64_t count = 0;  ///< configurations that have it
 };
 
-/// What is never drawn although the contract takes it.
+/// A value or a pair that is never drawn although the contract accepts it.
 struct FactorHole {
   std::string first;    ///< factor=value
   std::string second;   ///< empty: the first is never drawn at all
@@ -33,11 +34,11 @@ struct FactorSurvey {
   std::uint64_t num_pairs_drawn = 0;
   /// Pairs that are not drawn, of values so rare that chance explains it.
   std::uint64_t num_pairs_rare = 0;
-  /// Others that the contract refuses wherever a drawn configuration with the one value is given the
-  /// other one, or that no configuration can have.
+  /// Other pairs that the contract refuses in every drawn configuration with one of the values, or
+  /// that no configuration can have.
   std::uint64_t num_pairs_refused = 0;
   std::vector<FactorHole> holes;  ///< that no row explains
-  /// Others that are not drawn since a row of the checks leaves them out.
+  /// Other pairs that are not drawn because a row of the checks leaves them out.
   std::uint64_t num_explained = 0;
   std::vector<NeverTogether> idle_rows;  ///< that explain nothing
 };

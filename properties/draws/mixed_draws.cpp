@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint32_t kMixedOnceIn = 6;
 constexpr std::uint32_t kOverrideOnceIn = 4;
 
-/// Gives `config` something of `other`, or overrides a rule.
+/// Changes a member to something of `other`, or overrides a rule.
 void change(const MemberRef& member, const MemberRef& other, Choices& choices) {
   std::string ignored;
   if (!member.equals(other) && choices.once_in(2)) {

@@ -1,8 +1,7 @@
 #pragma once
 
-/// Configurations that are mixed of two, so that whatever the contract takes together comes
-/// together: a room draws configurations that make it busy, and by itself would never draw some
-/// settings beside others.
+/// Configurations mixed from two, so that every combination that the contract accepts is drawn. A
+/// room draws configurations that make it busy, and would never draw some combinations by itself.
 
 #include <functional>
 #include <vector>
@@ -13,9 +12,9 @@
 
 namespace kvfence {
 
-/// Draws as the room does. Of one in so many, members and parts of them are those of a second one,
-/// and rules are overridden, as far as the contract takes it, but for what two factors never have
-/// together.
+/// Draws as the room does. Of one in so many, members and parts of members come from a second one,
+/// and rules are overridden, as far as the contract accepts it. Pairs in never_together are not
+/// mixed.
 std::function<Config(Choices& choices)> mixed_draws(const Target& target,
                                                     Config (*draw)(Choices& choices),
                                                     std::vector<NeverTogether> never_together);

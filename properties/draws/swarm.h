@@ -1,8 +1,7 @@
 #pragma once
 
-/// How often an episode draws each of the things that may happen next: every episode has habits of
-/// its own, some things often, some hardly ever, some not at all, so that all of them together
-/// reach what one mixture does not.
+/// How often an episode draws each of its actions. Every episode has its own weights: some actions
+/// are frequent, some rare, some absent. Together the episodes reach what one mixture does not.
 /// Source: Groce, Zhang, Eide, Chen, Regehr, "Swarm testing", ISSTA 2012.
 
 #include <algorithm>
@@ -16,25 +15,24 @@
 
 namespace kvfence {
 
-/// How far habits differ: a usual weight is multiplied by one of the factors, or is 0.
+/// How far weights differ: a usual weight is multiplied by one of the factors, or becomes 0.
 struct SwarmHabits {
   std::array<std::uint32_t, 4> factors;
   std::uint32_t off_in;  ///< one thing in so many does not happen in an episode
 };
 
-/// For commands that stand for themselves.
+/// For commands that do not depend on others.
 inline constexpr SwarmHabits kWildHabits = {{4, 4, 1, 16}, 16};
-/// For the actions of an engine, which lead nowhere if one of them drowns the others.
+/// For the actions of an engine, which makes no progress if one of them dominates.
 inline constexpr SwarmHabits kMildHabits = {{2, 2, 1, 6}, 12};
 
-/// The weights of one episode. Index: what names a thing, an enumeration without gaps or
-/// std::size_t.
+/// The weights of one episode. Index: names an action; an enumeration without gaps or std::size_t.
 template <class Index, std::size_t kSize>
 class Swarm {
  public:
   using Weights = std::array<std::uint32_t, kSize>;
 
-  /// Draws twice a thing, in order: its factor, then whether it happens at all.
+  /// Draws twice per action, in order: its factor, then whether it happens at all.
   Swarm(const Weights& usual, const SwarmHabits& habits, Choices& choices) : usual_(usual) {
     for (std::size_t at = 0; at < kSize; ++at) {
       const std::uint32_t factor =
@@ -50,12 +48,12 @@ class Swarm {
     weights_[place(index)] = weight;
   }
 
-  /// To `times` the usual weight at least: for things without which nothing else happens.
+  /// To at least `times` the usual weight: for actions without which nothing else happens.
   void raise(Index index, std::uint32_t times = 1) {
     set(index, std::max(weight(index), times * usual_[place(index)]));
   }
 
-  /// One thing, by weight, in one draw. Requires: some weight is not 0.
+  /// One action, by weight, in one draw. Requires: some weight is not 0.
   Index draw(Choices& choices) const {
     std::uint32_t ticket = choices.below(sum_);
     std::size_t chosen = 0;
@@ -63,7 +61,7 @@ class Swarm {
     return static_cast<Index>(chosen);
   }
 
-  /// The same, but what finds nothing to work on is drawn again, mostly.
+  /// The same, but mostly draws again if the action has nothing to work on.
   template <class IsIdle>
   Index draw_unless(IsIdle&& is_idle, Choices& choices) const {
     Index chosen = draw(choices);
@@ -87,7 +85,7 @@ struct VerbWeight {
   std::uint32_t usual;
 };
 
-/// Those of all commands of a target, by place in the variant.
+/// The weights of all commands of a target, by place in the variant.
 template <class Command>
 using VerbWeights = std::array<VerbWeight, std::variant_size_v<Command>>;
 

@@ -1,6 +1,5 @@
 // Goal: the weights of an episode are usual weights times a factor, or 0, and decide what is drawn.
-// Method: many seeds, whose weights are looked at; weights that are set, and counts of what they
-// make of many draws.
+// Method: check the weights of many seeds; set weights, and count many draws.
 
 #include "properties/draws/swarm.h"
 
@@ -77,7 +76,7 @@ TEST(Swarm, WhatIsIdleIsDrawnAgainMostly) {
     const auto is_idle = [](Thing thing) { return thing == Thing::kOften; };
     if (swarm.draw_unless(is_idle, choices) == Thing::kOften) ++num_idle;
   }
-  EXPECT_GT(num_idle, 200);  // 1 in 16 after four draws, and whoever stays with what it drew
+  EXPECT_GT(num_idle, 200);  // 1 in 16 after four draws, and draws that are kept
   EXPECT_LT(num_idle, 600);
 }
 

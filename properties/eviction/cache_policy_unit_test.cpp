@@ -1,5 +1,5 @@
-// Numbers, keys and digests of LRU and ARC, on both sides, with policies small enough to write
-// every list down. Each rule and each refusal by itself is in scenarios/cases/eviction/.
+// Numbers, keys and digests of LRU and ARC, on both sides, with policies small enough to write out
+// every list. scenarios/cases/eviction/ has each single rule and refusal.
 
 #include <cstdint>
 #include <initializer_list>
@@ -68,7 +68,7 @@ void store(CachePolicy& policy, std::initializer_list<OffloadKeyView> keys) {
   }
 }
 
-/// The keys of the victims in the order of choice; nothing if so many cannot go.
+/// The keys of the victims in the order of choice; nothing if so many cannot be evicted.
 template <class CachePolicy>
 std::optional<std::string> evict(CachePolicy& policy, std::uint32_t num_blocks,
                                  const Keys& protected_keys = {}) {
@@ -89,7 +89,7 @@ StateDigest digest_of(const CachePolicy& policy) {
   return hash.digest();
 }
 
-/// What both policies do alike.
+/// What both policies have in common.
 template <class Policy, EvictionPolicy kPolicy>
 struct With {
   static Policy make(std::uint32_t capacity) {
@@ -139,7 +139,7 @@ TYPED_TEST(BothPolicies, TakesKeysOfAnyLength) {
   EXPECT_EQ(evict(policy, 4), "k " + medium + " " + large);
 }
 
-// Keys, places and links are used again and again.
+// Keys, places and links are reused.
 TYPED_TEST(BothPolicies, ADigestForgetsHowAStateCameToBe) {
   auto fresh = TypeParam::make(3);
   store(fresh, {"1", "2"});
@@ -225,7 +225,7 @@ TYPED_TEST(ARCRules, TheTargetIsARealNumber) {
   EXPECT_EQ(show(policy), " |  | 2 1 | 4 3 5 | 0");
 }
 
-// Thirds are no doubles: what counts is the rounded sum of rounded quotients.
+// Thirds are not exact doubles: the result is the rounded sum of rounded quotients.
 TYPED_TEST(ARCRules, TheTargetIsASumOfDoubles) {
   auto policy = arc<TypeParam>(8);
   store(policy, {"1", "2", "3", "4", "5", "6", "7"});
@@ -300,7 +300,7 @@ TYPED_TEST(ARCRules, ADigestForgetsWhichListWasUsedLastAndTakesInGhostsAndTarget
   EXPECT_NE(digest_of(raised), digest_of(policy));
 }
 
-// Three capacities of keys are known at most, and more places are used up than there are.
+// At most 3 * capacity keys are known, and more places are used than there are.
 TYPED_TEST(ARCRules, GoesOnForEver) {
   auto policy = arc<TypeParam>(3);
   for (int number = 0; number < 5'000; ++number) {

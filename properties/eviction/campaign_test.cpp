@@ -1,5 +1,5 @@
-// Goal: the sides agree also where a rule is switched off that every profile has, so that no
-// campaign draws it. Method: campaigns of both targets with a cache policy, with that rule pinned.
+// Goal: both sides agree also without a rule that every profile has, which no campaign switches
+// off. Method: campaigns of both targets with a cache policy, with that rule pinned.
 
 #include <string>
 #include <string_view>
@@ -20,7 +20,7 @@ void expect_t1_searched_as_a_last_resort(const TargetSides& sides) {
   const CampaignResult result = run_agreeing_campaign(sides, options);
   ASSERT_FALSE(result.config_error) << result.config_error->to_text();
   EXPECT_EQ(result.progress.commands, options.commands_max);
-  // What that rule brings about is not seen without it.
+  // Without the rule its effects are not seen.
   for (const auto& [goal, count] : result.goals) {
     if (goal.name.find("with_idle_t1") == std::string_view::npos) continue;
     EXPECT_EQ(count, 0u) << goal.name;

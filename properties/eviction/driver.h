@@ -1,6 +1,6 @@
 #pragma once
 
-/// Puts any cache policy that satisfies the concept through the interface that a lockstep drives.
+/// Connects any cache policy that satisfies the concept to the interface that a lockstep drives.
 
 #include <vector>
 
@@ -64,7 +64,7 @@ class EvictionDriver final
     const bool success =
         component_->evict(command.num_blocks, keys_.of(command.protected_keys), evicted_);
     observed().success.emplace() = success;
-    // What a refused call may have appended is shown: it should have appended nothing.
+    // A refused call should have appended nothing: what it appended is shown.
     if (success || !evicted_.empty()) victims_of(evicted_, observed().evicted.emplace());
   }
 

@@ -1,6 +1,5 @@
-/// Draws configurations and commands for the eviction target: tiny capacities, hot keys, swarm
-/// weights, arguments that are mostly sensible in the state that the policy shows and now and then
-/// are not.
+/// Draws configurations and commands for target eviction: tiny capacities, hot keys, swarm weights,
+/// and arguments that mostly fit the state that the policy shows.
 
 #include <algorithm>
 #include <cstddef>
@@ -21,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
 
-/// How much an episode may favour each command.
+/// The usual weight of each command.
 constexpr VerbWeights<Command> kWeights = {{
     {Get::kVerb, 3},
     {Insert::kVerb, 14},
@@ -33,17 +32,17 @@ constexpr VerbWeights<Command> kWeights = {{
     {Evict::kVerb, 10},
     {Clear::kVerb, 0},
 }};
-/// Clear comes once in so many commands: what takes long to build up is not to be lost at once.
+/// Clear is drawn once in so many commands: rarely, so that slowly built states are not lost.
 constexpr std::uint32_t kClearOnceIn = 256;
-/// So do runs in which one key alone is touched, and all others grow cold: so many commands, each
-/// with up to so many touches.
+/// Runs in which only one key is touched, so that all others grow cold, begin once in so many
+/// commands: so many commands, each with up to so many touches.
 constexpr std::uint32_t kHotOnceIn = 256;
 constexpr std::uint32_t kHotCommands = 32;
 constexpr std::uint32_t kHotTouchesMax = 8;
 
 class Generator final : public GeneratorFor<EvictionTarget> {
  public:
-  /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
+  /// Draws the weights of this episode.
   Generator(const Config& config, Choices& choices)
       : capacity_(config.capacity),
         swarm_(usual_weights(kWeights), kWildHabits, choices),
@@ -75,7 +74,7 @@ class Generator final : public GeneratorFor<EvictionTarget> {
   }
 
  private:
-  /// Whether that command would find nothing to work on.
+  /// Whether the command would have nothing to work on.
   bool is_idle(std::size_t chosen) const {
     const std::string_view verb = kWeights[chosen].verb;
     if (verb == Insert::kVerb) return keys_.held().size() >= capacity_;

@@ -1,5 +1,5 @@
-/// What a suite of runs has reached: a green suite in which the target of ARC never moved has shown
-/// nothing about ARC.
+/// Coverage goals of target eviction: a green suite in which the target of ARC never moved has
+/// shown nothing about ARC.
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace kvfence::eviction {
 namespace {
 
 constexpr Goal kGoals[] = {
-    {"found", "a question found a block"},
+    {"found", "a get found a block"},
     {"ghost_inserted", "an inserted key was a ghost"},
     {"busy_block_removed", "a block was removed while it was written or read"},
     {"two_readers", "a block was acquired by a second reader"},
@@ -31,16 +31,16 @@ constexpr Goal kGoals[] = {
     {"hit_in_b2", "a ghost of T2 was touched"},
     {"target_at_capacity", "the target rose to the capacity"},
     {"target_back_at_zero", "the target fell to 0"},
-    {"target_fraction", "the target was no whole number"},
+    {"target_fraction", "the target was not a whole number"},
     {"busy_block_passed_over",
      "a victim was newer than a block of its list that is written or read"},
     {"protected_block_passed_over",
      "a victim was newer than an idle block of its list that is protected"},
-    {"evicted_from_both_lists", "one call let blocks of T1 and of T2 go"},
+    {"evicted_from_both_lists", "one call evicted blocks of T1 and of T2"},
     {"evicted_from_t2_below_target",
-     "a block of T2 went although T1, below its target, had an idle one"},
+     "a block of T2 was evicted although T1, below its target, had an idle one"},
     {"ghost_forgotten", "an evict dropped the oldest ghost"},
-    {"evict_failed", "too few blocks could go"},
+    {"evict_failed", "too few blocks could be evicted"},
     {"evict_failed_with_idle_t1", "ARC refused although enough blocks are idle and unprotected"},
     {"cleared", "blocks or ghosts were cleared"},
 };

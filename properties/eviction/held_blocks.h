@@ -1,7 +1,7 @@
 #pragma once
 
-/// The blocks that a cache has to hold, by the commands and answers so far, and what must hold of
-/// the lists that show them. The rules of both targets with a cache policy stand on it.
+/// A model of the blocks that a cache holds, from commands and answers, and the rules of the lists
+/// that show them. Both targets with a cache policy use it.
 
 #include <algorithm>
 #include <cstdint>
@@ -44,7 +44,7 @@ class HeldBlocks {
     std::erase_if(blocks_, [key](const Entry& block) { return block.key == key; });
   }
 
-  /// Takes victims out. What is wrong with them: in use, protected, not held, listed twice, or of
+  /// Removes victims. Reports the first wrong one: in use, protected, not held, listed twice, or of
   /// another slot.
   std::optional<Mismatch> evict(const std::vector<Victim>& victims,
                                 const std::vector<std::uint32_t>& protected_keys) {
@@ -61,8 +61,8 @@ class HeldBlocks {
     return std::nullopt;
   }
 
-  /// Numbers, and the lists where they are shown. broken: of the target's table, which has the
-  /// three rules that are named here.
+  /// Checks numbers, and the lists if they are shown. broken: from the target's table, which has
+  /// the three rules that are named here.
   template <class Observation, class BrokenRule>
   std::optional<Divergence> check(const Observation& shown, const BrokenRule& broken) {
     if (shows_lists(shown) && kvfence::detail::has_repeats(all_keys(shown))) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Between the numbers of commands and observations and the keys that implementations know
+/// Translates between the key numbers of commands and observations and the keys of implementations
 /// (contract/offload/offload_key_number.h).
 
 #include <cstdint>
@@ -13,8 +13,7 @@
 
 namespace kvfence {
 
-/// Stands for a key that belongs to no number: an implementation that reports one differs from
-/// every other.
+/// Stands for a key without a number: an implementation that reports one differs from every other.
 inline constexpr std::uint32_t kNoSuchNumber = UINT32_MAX;
 
 /// The keys of a command. The views hold until the next call.
@@ -63,8 +62,8 @@ inline void victims_of(const std::vector<EvictedBlock>& blocks,
   for (const EvictedBlock& block : blocks) out.push_back({number_of(block.key), block.slot});
 }
 
-/// Shows a policy in an observation that has the members of eviction::Observation for it: the
-/// target always, the lists if they are asked for. Requires: they are absent.
+/// Writes a policy into an observation that has the members of eviction::Observation: the target
+/// always, the lists if they are asked for. Requires: they are absent.
 template <class Observation>
 void show_lists(const PolicyLists& lists, bool with_state, Observation& observation) {
   observation.target_t1_size = lists.target_t1_size;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Keys to draw for commands about a cache policy: those that it shows in the state that a command
-/// wants, absent ones, and now and then any.
+/// Draws keys for commands about a cache policy: mostly those in the state that a command needs, or
+/// absent ones, sometimes any.
 
 #include <cstdint>
 #include <vector>
@@ -17,10 +17,10 @@ namespace kvfence::eviction {
 /// The keys of the blocks and ghosts that a policy showed last, by what can be done with them.
 class DrawnKeys {
  public:
-  /// Few enough that ghosts come back, enough that some do not.
+  /// So few that some ghosts come back, so many that some do not.
   explicit DrawnKeys(std::uint32_t capacity) : num_keys_(3 * capacity + 3) {}
 
-  /// Where the lists are not observed after every command, the last ones that were are near enough.
+  /// If the lists are not observed after every command, the last ones are near enough.
   template <class Observation>
   void see(const Observation& now) {
     if (!shows_lists(now)) return;
@@ -46,7 +46,7 @@ class DrawnKeys {
 
   std::uint32_t any(Choices& choices) const { return skewed(choices, num_keys_); }
 
-  /// One of these mostly, else any.
+  /// Mostly one of these, else any.
   std::uint32_t one_of(const std::vector<std::uint32_t>& keys, Choices& choices) const {
     if (keys.empty() || choices.once_in(32)) return any(choices);
     return keys[choices.below(static_cast<std::uint32_t>(keys.size()))];

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Questions to the lists of a cache policy that an observation shows.
+/// Lookups in the lists of a cache policy that an observation shows.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,6 @@
-/// What must hold of any correct cache policy, of any release: statements about the observations of
-/// one implementation alone. None predicts which block goes; that is the reference's work.
+/// The rules of target eviction. They hold for any correct cache policy, of any release, and are
+/// about the observations of one implementation. They do not predict which block is evicted; the
+/// reference does.
 
 #include <cstddef>
 #include <memory>
@@ -21,7 +22,7 @@ namespace {
 
 /// Every invariant: what the command line and the documentation list.
 constexpr Invariant kInvariants[] = {
-    {"eviction.1", "a_key_has_one_place", "a key stands in one list at most, and there once",
+    {"eviction.1", "a_key_has_one_place", "a key is in at most one list, and there once",
      "t1 t2 b1 b2"},
     {"eviction.2", "sizes_are_bounded",
      "size is the number of blocks held; it, B1, B2 and the target are at most the capacity, the "
@@ -33,11 +34,12 @@ constexpr Invariant kInvariants[] = {
      "released it; get finds them so",
      "success evicted found t1 t2"},
     {"eviction.4", "nothing_in_use_is_evicted",
-     "an evict that succeeds lets as many blocks go as asked: held, idle, unprotected, each once, "
-     "with its slot",
+     "a successful evict removes as many blocks as asked: held, idle, unprotected, each once, with "
+     "its slot",
      "success evicted"},
     {"eviction.5", "only_what_is_ready_is_read",
-     "a block is acquired only once it was written, and released only by who acquired it",
+     "a block is acquired only after it was written, and released only by a reader that acquired "
+     "it",
      "success evicted"},
     {"eviction.6", "clear_forgets_everything",
      "after clear every list is empty, and the target is 0", "success t1 t2 b1 b2 target_t1_size"},
@@ -51,8 +53,8 @@ using kvfence::detail::phrase;
 
 constexpr BrokenRuleOf<kInvariants> broken;
 
-/// What is held is counted from commands and answers, so an observation without the lists is
-/// checked by its answer and its numbers, and the next one with them in full.
+/// The model of held blocks follows commands and answers. So an observation without the lists is
+/// checked by its answer and numbers, and the next one with lists in full.
 class Invariants final : public RulesFor<EvictionTarget> {
  public:
   /// For a fresh policy.
@@ -76,7 +78,7 @@ class Invariants final : public RulesFor<EvictionTarget> {
  private:
   using Found = std::optional<Divergence>;
 
-  // What an accepted command changes in what is held, and what is wrong with its answer.
+  // Each changes the model by an accepted command and reports what is wrong with its answer.
   Found take(const Get& command, const Observation& shown) {
     if (!shown.found.has_value()) return std::nullopt;
     std::vector<Entry> expected;

@@ -41,7 +41,7 @@ std::vector<Victim> victims(const std::string& text) {
   return evicted;
 }
 
-/// A policy as a hand writes down what it shows.
+/// A policy whose observations are written by hand.
 class Scene {
  public:
   // What the next observation shows.
@@ -80,7 +80,7 @@ class Scene {
     return shown;
   }
 
-  /// The verdict if the policy answered so; the scene stays where it is.
+  /// The verdict on such an answer; the scene does not change.
   std::optional<Divergence> verdict(const Command& command, const Observation& shown) const {
     return run_.verdict(command, shown, World());
   }
@@ -88,7 +88,7 @@ class Scene {
     return verdict(command, show());
   }
 
-  /// Goes on with an answer that is right.
+  /// Continues after a right answer.
   void pass(const Command& command, const Observation& shown) {
     run_.pass(command, shown, World());
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How many blocks and tokens a group's kind implies: arithmetic that the generator, the invariants
-/// and the reachability goals of the kv_cache target share.
+/// Numbers of blocks and tokens by the kind of a group: arithmetic that the generator, the rules
+/// and the coverage goals of target kv_cache share.
 ///
 /// Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py get_num_skipped_tokens.
 
@@ -17,12 +17,12 @@ inline std::uint32_t blocks_for(std::uint64_t num_tokens, std::uint32_t block_si
   return static_cast<std::uint32_t>((num_tokens + block_size - 1) / block_size);
 }
 
-/// Whether a Mamba group keeps states at the ends of blocks alone.
+/// Whether a Mamba group keeps states only at the ends of blocks.
 inline bool is_mamba_align(const KVCacheSpec& spec) {
   return spec.kind == KVCacheSpecKind::kMamba && spec.mamba_align;
 }
 
-/// Leading tokens of a request that its group needs no more once so many are computed.
+/// Leading tokens of a request that its group no longer needs once so many are computed.
 inline std::uint64_t num_skipped_tokens(const KVCacheSpec& spec, std::uint64_t num_computed) {
   switch (spec.kind) {
     case KVCacheSpecKind::kSlidingWindow:
@@ -56,7 +56,7 @@ inline std::uint32_t num_window_blocks(const KVCacheSpec& spec) {
   return blocks_for(spec.sliding_window - 1, spec.block_size);
 }
 
-/// Where the blocks begin that a group needs of a hit of so many; before them it may have nulls.
+/// The first block that a group needs of a hit of `length` blocks; those before it may be null.
 inline std::uint32_t first_needed_block(const KVCacheSpec& spec, std::uint32_t length) {
   switch (spec.kind) {
     case KVCacheSpecKind::kSlidingWindow:

@@ -94,7 +94,7 @@ void BlockTableInvariants::find_aliases(const BlockState& state,
   for (BlockId block = 0; block < is_aliased_.size(); ++block) {
     if (state.ref_cnts[block] == 0) is_aliased_[block] = false;
   }
-  // A block that was taken for one group of a request and found for another stands in both.
+  // A block that was taken for one group of a request and found for another is in both.
   for (std::size_t k = 0; k < owners.size(); ++k) {
     if (owners[k].aliasing == Aliasing::kNone) continue;
     const bool is_unknown = owners[k].aliasing == Aliasing::kUnknown;

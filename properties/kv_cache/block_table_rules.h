@@ -1,7 +1,7 @@
 #pragma once
 
-/// What must hold of the blocks below a KV-cache manager at any time: tables, references, free
-/// queue and keys agree. Shared by the targets that have such a manager.
+/// Rules of the blocks below a KV-cache manager: tables, references, free queue and keys agree at
+/// any time. Shared by the targets that have such a manager.
 
 #include <cstdint>
 #include <optional>
@@ -39,11 +39,11 @@ struct BlockState {
   const std::vector<kv_cache::RequestBlocks>& tables;
 };
 
-/// Whether a request may have got a block twice: external blocks that it took beside a hit may be
-/// blocks of the hit (contract/kv_cache/kv_cache_manager.h on vllm#33775).
+/// Whether a request may hold a block twice: external blocks that it took together with a hit may
+/// be blocks of the hit (contract/kv_cache/kv_cache_manager.h on vllm#33775).
 enum class Aliasing : std::uint8_t {
   kNone,
-  kShown,    ///< it took them; its table showed right after that which
+  kShown,    ///< it took them; its table, observed right after that, shows which
   kUnknown,  ///< it took them, and the table was not observed then
 };
 
@@ -72,7 +72,7 @@ class BlockTableInvariants {
   std::optional<BrokenBlockRule> check_places(const BlockState& state,
                                               std::span<const TableOwner> owners);
 
-  /// Whether a block got into two groups of a request, by the last check_places.
+  /// Whether a block is in two groups of a request, by the last check_places.
   bool is_aliased(BlockId block) const { return is_aliased_[block]; }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Puts any KV-cache manager that satisfies the concept through the interface that a lockstep
+/// Connects any KV-cache manager that satisfies the concept to the interface that a lockstep
 /// drives.
 
 #include <utility>
@@ -30,7 +30,7 @@ class KVCacheDriver final
 
   using Entry = kv_cache::World::Entry;
 
-  /// What the manager learns of a request.
+  /// A request as the manager gets it.
   static KVRequest request_of(const World& world, const Entry& entry,
                               std::uint32_t num_computed_tokens, bool was_preempted) {
     return {.index = entry.index,
@@ -46,7 +46,7 @@ class KVCacheDriver final
     return entry && entry->is_new ? ErrorCode::kNone : ErrorCode::kAlreadyDeclared;
   }
 
-  /// What names a request is refused where there is no such request.
+  /// A command that names a request is refused if there is no such request.
   template <class Named>
   requires requires(const Named& command) { command.request; }
   ErrorCode run(const Named& command, const World& world) {

@@ -1,6 +1,6 @@
-/// Draws configurations and commands for the kv_cache target: small pools, every coordinator and
-/// kind of group, requests that share prefixes and go through their lives as under a scheduler, and
-/// now and then a command that no scheduler sends.
+/// Draws configurations and commands for target kv_cache: small pools, every coordinator and kind
+/// of group, requests that share prefixes and are allocated and freed as under a scheduler, and
+/// sometimes a command that no scheduler sends.
 
 #include <algorithm>
 #include <array>
@@ -71,11 +71,11 @@ KVCacheSpec any_group(Choices& choices, std::uint32_t block_size) {
   }
 }
 
-/// Whatever there is, in up to eight groups, and a pool that has room for them.
+/// Up to eight groups of any kinds, and a pool with room for them.
 void draw_any_groups(Choices& choices, Config& config) {
   constexpr std::array<std::uint32_t, 5> kFactors = {1, 2, 4, 8, 16};
-  // Many groups take many choices: a fuzzer would fill its corpus with them, and each command
-  // costs as many times more.
+  // Many groups take many choices, so a fuzzer would fill its corpus with them, and the cost of
+  // each command grows with their number.
   std::uint32_t num_groups = 1;
   while (num_groups < 8 && choices.below(3) > 0) ++num_groups;
   const std::uint32_t common = choices.once_in(2) ? pick(choices, kFactors) : 0;
@@ -90,7 +90,7 @@ void draw_any_groups(Choices& choices, Config& config) {
   config.enable_caching = false;
 }
 
-/// The groups of one of the models that there are, in block sizes of `small` tokens and a multiple.
+/// Groups as real models have them, with block sizes of `small` tokens and a multiple.
 void draw_groups(Choices& choices, Config& config) {
   if (choices.once_in(kAnyGroupsOnceIn)) return draw_any_groups(choices, config);
   const std::uint32_t small = config.hash_block_size;
@@ -154,7 +154,7 @@ bool is_valid(const Config& config) {
   return static_cast<bool>(KVCacheTarget::prepare(config, {}, {}));
 }
 
-/// How much an episode may favour each action.
+/// The usual weight of each action.
 constexpr std::array<std::uint32_t, 16> kUsualWeights = {
     8,   // kDeclare
     24,  // kAdmit
@@ -176,8 +176,8 @@ constexpr std::array<std::uint32_t, 16> kUsualWeights = {
 
 class Generator final : public GeneratorFor<KVCacheTarget> {
  public:
-  /// Draws the habits of this episode: which actions are frequent, how large chunks are, how many
-  /// requests live at once.
+  /// Draws the weights of this episode, how large chunks are, and how many requests there are at
+  /// once.
   Generator(const Config& config, Choices& choices)
       : config_(config),
         rules_(make_kv_cache_manager_config(config)->pool.rules),
@@ -196,8 +196,8 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     external_in_ = choices.once_in(3) ? 3 : 12;
   }
 
-  /// The next command, given what a manager answered to the one before and which requests there
-  /// are. The caller runs every command that is drawn, and the world has taken it in.
+  /// The next command, given what a manager answered to the last one and which requests there are.
+  /// The caller runs every command that is drawn; the world has taken it in.
   Command next(Choices& choices, const Observation& now, const World& world) override {
     take_in_answer(now, world);
     list_requests(world);
@@ -207,7 +207,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     return command;
   }
 
-  /// Every request that has blocks, or might, is freed; then all that waits to be taken is.
+  /// Frees every request that has, or may have, blocks; then takes events and other pending lists.
   std::optional<Command> next_of_tail(const Observation& now, const World& world) override {
     take_in_answer(now, world);
     last_.reset();
@@ -224,7 +224,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   }
 
  private:
-  /// What may come next in the life of a request, or of the cache as a whole.
+  /// What may happen next to a request or to the whole cache.
   enum class Action : std::uint8_t {
     kDeclare,
     kAdmit,
@@ -245,7 +245,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   };
   static constexpr std::size_t kNumActions = static_cast<std::size_t>(Action::kCanFit) + 1;
 
-  /// Where a request stands, as far as the answers show. By index of declaration.
+  /// The progress of a request, as far as the answers show. By index of declaration.
   struct Progress {
     bool is_allocated = false;
     bool is_finished = false;
@@ -319,12 +319,12 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
 
   Command draw(Choices& choices, const Observation& now, const World& world) {
     if (refused_ && !choices.once_in(4)) return free(world, *refused_, choices.once_in(2));
-    // Who finds no blocks takes them from whoever came last, mostly.
+    // If an allocation failed, mostly preempts the newest running request.
     if (starved_ && !running_.empty() && !choices.once_in(4)) {
       const RequestIndex victim = choices.once_in(4) ? pick(choices, running_) : running_.back();
       return free(world, victim, choices.once_in(4));
     }
-    // What is found is mostly wanted.
+    // Mostly takes what a lookup found.
     if (looked_up_ && !progress_[*looked_up_].is_allocated && !choices.once_in(6)) {
       const bool may_ask = last_ && std::holds_alternative<GetComputedBlocks>(*last_) &&
                            choices.once_in(rules_.full_sequence_gate_in_allocate_slots ? 64 : 6);
@@ -340,7 +340,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
         return declare(choices, world);
       case Action::kAdmit: {
         const RequestIndex index = pick(choices, waiting_);
-        // Some go ahead without looking.
+        // Some allocate without a lookup.
         if (choices.once_in(8)) return admit(choices, world, index, 0);
         return GetComputedBlocks{world.entries()[index].name, progress_[index].was_preempted};
       }
@@ -411,7 +411,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     }
   }
 
-  /// Blocks of one of two contents, so that prefixes are shared all the time.
+  /// Blocks with one of two contents, so that requests often share prefixes.
   Command declare(Choices& choices, const World& world) {
     DeclareRequest command;
     while (world.find("r" + std::to_string(next_name_))) ++next_name_;
@@ -456,7 +456,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     return command;
   }
 
-  /// The next step of a request that has blocks: what it was given slots for is computed now.
+  /// The next step of a request that has blocks: the tokens that got slots are computed now.
   Command run(Choices& choices, const World& world, RequestIndex index) {
     Progress& progress = progress_[index];
     const std::string& name = world.entries()[index].name;
@@ -468,7 +468,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     std::uint32_t reached = progress.num_computed_tokens + progress.num_scheduled_tokens;
     if (reached >= length) {
       if (length >= config_.max_model_len || choices.once_in(6)) return free(world, index, true);
-      // Some of the drafts turn out right, and the model adds a token of its own.
+      // Some of the drafts are accepted, and the model adds a token of its own.
       const std::uint32_t num_right = choices.below(reached - length + 1);
       progress.num_computed_tokens = length + num_right;
       progress.num_scheduled_tokens = 0;
@@ -494,7 +494,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     return Free{world.entries()[index].name};
   }
 
-  /// Some blocks, those that carry keys where the state shows them.
+  /// Some blocks; if the state shows keys, those that have one.
   Command evict(Choices& choices, const Observation& now) const {
     EvictBlocks command;
     for (std::uint32_t count = 1 + skewed(choices, 4); count > 0; --count) {
@@ -508,7 +508,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     return command;
   }
 
-  /// Whether it is a running request that is asked about: the scheduler asks about waiting ones.
+  /// Whether to ask about a running request: the scheduler asks about waiting ones.
   bool picks_running(Choices& choices) const {
     return !running_.empty() && (waiting_.empty() || choices.once_in(8));
   }
@@ -522,7 +522,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     return command;
   }
 
-  /// Bends one argument, so that a refusal or an unusual call comes out.
+  /// Changes one argument, so that the call is refused or unusual.
   void perturb(Choices& choices, const World& world, Command& command) {
     const DeclaredObject members = erased_type<Command>->declared(&command);
     if (members.size() == 0) return;
@@ -531,7 +531,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     if (auto* flag = get_if<bool>(member)) {
       *flag = !*flag;
     } else if (auto* number = get_if<std::uint32_t>(member)) {
-      // Slots after tokens that nobody computed are beyond what a manager can be asked for.
+      // A manager must not be asked for slots after tokens that nobody computed.
       const bool may_grow = !std::holds_alternative<AllocateSlots>(command) || chosen != 1;
       if (*number > 0 && (!may_grow || choices.once_in(2))) {
         *number = choices.below(*number);
@@ -572,7 +572,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   std::uint32_t live_max_ = 1;
   std::uint32_t chunk_max_ = 1;    ///< tokens that one allocation asks for at most
   std::uint32_t num_drafts_ = 0;   ///< speculative tokens of a decoding request at most
-  std::uint32_t odd_in_ = 32;      ///< one command in so many is bent
+  std::uint32_t odd_in_ = 32;      ///< one command in so many is perturbed
   std::uint32_t external_in_ = 8;  ///< one admission in so many brings external tokens
 
   std::vector<Progress> progress_;
@@ -618,7 +618,7 @@ Config draw_config(Choices& choices) {
   config.hash_seed = choices.once_in(8) ? "42" : "0";
   config.max_model_len = 16 + choices.below(49);
   config.max_num_batched_tokens = 4 + choices.below(61);
-  // Requests of as many blocks.
+  // So that requests have as many blocks.
   if (config.hash_block_size > kSmallBlockMax) {
     config.max_model_len = config.hash_block_size * (4 + choices.below(13));
     config.max_num_batched_tokens += config.hash_block_size;
@@ -629,7 +629,7 @@ Config draw_config(Choices& choices) {
   if (rules.sliding_window_mask && choices.once_in(3)) {
     config.retention_interval = common_block_size(config) * choices.below(4);
   }
-  // Not every kind takes a retention interval, eagle, or caching among equals.
+  // Not every kind accepts these settings: the first ones are dropped until it does.
   if (!is_valid(config)) config.retention_interval.reset();
   if (!is_valid(config)) {
     config.use_eagle = false;

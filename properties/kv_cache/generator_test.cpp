@@ -1,7 +1,7 @@
-// Goal: what the generator draws is valid and of every shape, whatever the bytes. Method: many
-// configurations and commands from seeds and bytes, without a manager. That its
-// text gives an episode back, and its seed decides it, are laws of every target
-// (properties/core/target_laws_prop_test.cpp).
+// Goal: the generator draws valid configurations and commands of every shape, from any bytes.
+// Method: many configurations and commands from seeds and bytes, without a manager. Laws of every
+// target (properties/core/target_laws_prop_test.cpp) test that its text reproduces an episode and
+// that its seed determines it.
 
 #include <cstdint>
 #include <set>
@@ -43,7 +43,7 @@ TEST(KVCacheGenerator, DrawsValidConfigurationsOfEveryShape) {
   EXPECT_LT(num_uncached, 4000);
 }
 
-/// Commands of an episode that no manager answers: every observation says none and nothing.
+/// Commands of an episode without a manager: every observation is empty.
 Scenario episode(Choices choices, std::size_t num_commands) {
   const Config config = draw_config(choices);
   Scenario scenario(KVCacheTarget::description());

@@ -1,5 +1,5 @@
-/// What a suite of kv_cache runs has reached: a green suite in which no window ever slid has shown
-/// nothing about windows.
+/// Coverage goals of target kv_cache: a green suite in which no window ever slid has shown nothing
+/// about windows.
 
 #include <algorithm>
 #include <cstddef>
@@ -41,7 +41,7 @@ constexpr Goal kGoals[] = {
     {"shared_prefix", "two requests held the same block"},
     {"hit_again_after_preemption", "a preempted request found its blocks"},
     {"reading_skipped", "a lookup of a request that reads nothing"},
-    {"skipped_block_dropped", "a place turned to null because its group needs it no more"},
+    {"skipped_block_dropped", "a place turned to null because its group no longer needs it"},
     {"speculative_block_moved", "Mamba in mode align moved a speculative block to the end"},
     {"allocation_failed", "too few blocks were free"},
     {"allocation_failed_after_dropping",
@@ -139,7 +139,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     return false;
   }
 
-  /// Whether a group can serve a hit of so many tokens out of these keys.
+  /// Whether a group can serve a hit of so many tokens from these keys.
   bool has_hit(GroupId group, const Request& request, std::uint32_t num_tokens,
                const KeyList& keys) const {
     const KVCacheSpec& spec = config_.groups[group];
@@ -175,7 +175,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
     add("hybrid_hit", num_groups > 1);
     if (!after().keys.has_value() || !reads || !config_.pool.enable_caching) return;
 
-    // What each group could serve, one after the other, as far as the one before it goes.
+    // What each group could serve, up to what the group before it could.
     const Request& request = *world().requests().find(command.request);
     const std::uint32_t unit = config_.scheduler_block_size();
     const auto num_tokens = static_cast<std::uint32_t>(request.all_token_ids().size());

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The groups that generators build their configurations from, and how much these hold.
+/// The groups from which generators build configurations, and the capacity of these.
 
 #include <algorithm>
 #include <cstdint>

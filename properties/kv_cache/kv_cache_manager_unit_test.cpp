@@ -1,6 +1,6 @@
-// What several rules of the KV-cache manager come to, on both sides, by examples whose numbers are
-// worked out by hand, and what a caller in C++ gets. Each rule and each refusal by itself is in
-// scenarios/cases/kv_cache/. Blocks have two tokens unless said otherwise.
+// Several rules of the KV-cache manager together, on both sides, with numbers worked out by hand,
+// and what only a caller in C++ gets. scenarios/cases/kv_cache/ has each single rule and refusal.
+// Blocks have two tokens unless stated otherwise.
 
 #include <utility>
 #include <vector>
@@ -80,7 +80,7 @@ struct Owned {
   bool was_preempted = false;
 };
 
-/// A manager of one side with its answers in hand.
+/// A manager of one side and its answers.
 template <class KVCacheManager>
 class Bench {
  public:
@@ -224,7 +224,7 @@ TYPED_TEST(KVCacheManagerRules, EagleGroupsAreTheOnesNamed) {
   Bench<TypeParam> bench(config);
   const Owned a(config, 0, 18);
   bench.allocate(a, 18);
-  EXPECT_EQ(bench.hit(a).num_tokens, 14U);  // 16 in the full group, looked one further: 17 - 1
+  EXPECT_EQ(bench.hit(a).num_tokens, 14U);  // 16 in the full group, one looked up beyond: 17 - 1
 }
 
 TYPED_TEST(KVCacheManagerRules, ARetentionIntervalKeepsItsMultiplesAndThePromptsEnd) {
@@ -249,7 +249,7 @@ TYPED_TEST(KVCacheManagerRules, RemainingBlocksAreThoseOfTheWholeSequence) {
   config.max_num_batched_tokens = 4;
   config.max_model_len = 32;
   Bench<TypeParam> bench(config);
-  const Owned a(config, 0, 40);  // longer than the model takes
+  const Owned a(config, 0, 40);  // longer than the model accepts
   // cdiv(32, 2) = 16 blocks and, as above, 5.
   EXPECT_EQ(bench.manager.get_num_remaining_blocks(a.view()), 21U);
   bench.allocate(a, 4);

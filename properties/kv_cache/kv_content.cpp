@@ -15,7 +15,7 @@ std::uint64_t mixed(std::uint64_t before, std::uint64_t next) {
   return (state ^ (state >> 27)) | 1;
 }
 
-/// Whether it is KV of that sequence from `begin` on, at least up to `end`.
+/// Whether the content is KV of that sequence from `begin` to at least `end`.
 bool is_content_of(const Content& content, const Prefixes& prefixes, GroupId group,
                    std::uint32_t begin, std::uint32_t end) {
   if (content == kAnything) return true;
@@ -70,7 +70,7 @@ std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
         const Content& before = blocks[block];
         const bool is_own =
             is_content_of(before, prefixes, group, begin, std::max(begin + 1, run.begin));
-        // The last token of a prompt that was found whole is computed again.
+        // The last token of a prompt that was completely found is computed again.
         if (is_own && before.end >= end) continue;
         if (!is_own && begin < run.begin) content = {};
       }

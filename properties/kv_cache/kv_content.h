@@ -1,7 +1,7 @@
 #pragma once
 
-/// What blocks hold, as symbols, and what a step on a rank makes of them: which tokens of which
-/// sequence it is the KV of. Shared by the targets that copy blocks.
+/// The content of blocks as symbols: which tokens of which sequence a block has the KV of, and how
+/// a step on a rank changes it. Shared by the targets that copy blocks.
 
 #include <cstdint>
 #include <map>
@@ -16,7 +16,7 @@
 namespace kvfence {
 
 /// KV of the tokens [begin, end) of a sequence, in one group. `id` stands for all tokens before
-/// `end` and their salt; 0: nothing that anyone could use.
+/// `end` and their salt; 0: no usable content.
 struct Content {
   std::uint64_t id = 0;
   std::uint32_t begin = 0;
@@ -25,10 +25,10 @@ struct Content {
   friend bool operator==(const Content&, const Content&) = default;
 };
 
-/// Passes for whatever is looked for: what nobody can know, and nobody is to blame for.
+/// Equal to any wanted content: for content that cannot be known and is nobody's fault.
 inline constexpr Content kAnything{~std::uint64_t{0}, 0, 0, 0};
 
-/// Whether that content does where the other one is wanted.
+/// Whether the content can stand in for the wanted one.
 inline bool passes_for(const Content& content, const Content& wanted) {
   return content == kAnything || content == wanted;
 }
@@ -40,7 +40,7 @@ std::string to_text(const Content& content);
 class Prefixes {
  public:
   Prefixes() : Prefixes(RequestSpec()) {}
-  /// Of no token.
+  /// Without tokens.
   explicit Prefixes(const RequestSpec& spec);
   void append(TokenId token);
   std::uint32_t num_tokens() const { return static_cast<std::uint32_t>(ids_.size()) - 1; }
@@ -51,7 +51,7 @@ class Prefixes {
   std::vector<std::uint64_t> ids_;
 };
 
-/// The tokens of a request that is there or was, by its name.
+/// The tokens of present and past requests, by name.
 using Sequences = std::map<std::string, Prefixes>;
 
 /// A request in a step: tokens [begin, end) of it are computed.
@@ -62,27 +62,27 @@ struct Run {
   BlocksByGroup table;
 };
 
-/// A block that a run fills, and with what.
+/// A block that a run fills, and its new content.
 struct Filled {
   BlockId block = 0;
   GroupId group = 0;
   Content content;
 };
 
-/// What the run writes into a rank's GPU blocks, given what they hold. Tokens of a request that
-/// ended meanwhile are not known any more: their blocks hold nothing of use.
+/// What the run writes into a rank's GPU blocks, given what they hold. The tokens of a request that
+/// has ended meanwhile are unknown: its blocks get no usable content.
 std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
                               const std::vector<KVCacheSpec>& groups,
                               const std::vector<Content>& blocks);
 
-/// A block that holds something else than what a run reads there.
+/// A block whose content is not what a run reads there.
 struct WrongRead {
   BlockId block = 0;
   Content expected;
   Content actual;
 };
 
-/// The first block that holds something else than what the run attends to; nothing if all do.
+/// The first block whose content is not what the run attends to; nothing if all are right.
 /// Requires: run.end <= prefixes.num_tokens(); the run's own tokens are written.
 std::optional<WrongRead> wrong_read(const Run& run, const Prefixes& prefixes,
                                     const std::vector<KVCacheSpec>& groups,
@@ -94,11 +94,11 @@ struct PreemptedTable {
   BlocksByGroup table;
 };
 
-/// Under the priority policy a victim may have been served in the same step already. Upstream's
-/// scheduler then leaves blocks in the GPU's cache that nobody computes, and has blocks zeroed that
-/// nobody has: neither is a connector's fault. So a rank's lost blocks, and the victims' that they
-/// had not filled with tokens of their own, pass for whatever is looked for.
-/// lost: new blocks that nobody has.
+/// Under the priority policy a victim may already have been served in the same step. Upstream's
+/// scheduler then leaves blocks in the GPU's cache that nobody computes, and zeroes blocks that no
+/// request has: neither is a connector's fault. So a rank's lost blocks, and those blocks of
+/// victims that hold none of their own tokens yet, become kAnything.
+/// lost: new blocks that no request has.
 void forgive_victims(const std::vector<PreemptedTable>& victims, const std::vector<BlockId>& lost,
                      const Sequences& sequences, const std::vector<KVCacheSpec>& groups,
                      std::vector<Content>& blocks);

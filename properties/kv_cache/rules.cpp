@@ -1,5 +1,5 @@
-/// What must hold of any correct KV-cache manager, of any release: statements about the
-/// observations of one implementation alone. None predicts an answer; that is the reference's work.
+/// The rules of target kv_cache. They hold for any correct KV-cache manager, of any release, and
+/// are about the observations of one implementation. They predict no answers; the reference does.
 
 #include <algorithm>
 #include <cstddef>
@@ -44,7 +44,7 @@ constexpr Invariant kInvariants[] = {
      "the free queue holds exactly the blocks that no table holds, once each, but for sinks",
      "free_queue ref_cnts tables"},
     {"kv_cache.4", "a_block_has_one_place",
-     "a block stands at one place of one table, unless requests of the same prefix share it at the "
+     "a block is at one place of one table, unless requests of the same prefix share it at the "
      "same place",
      "allocated ref_cnts tables"},
     {"kv_cache.5", "keys_fit_their_places",
@@ -58,8 +58,8 @@ constexpr Invariant kInvariants[] = {
      "and sinks is free",
      "allocated tables num_free_blocks"},
     {"kv_cache.8", "needed_places_keep_their_blocks",
-     "a place of a table keeps its block until its request is freed, or its group needs the "
-     "tokens no more",
+     "a place of a table keeps its block until its request is freed, or its group no longer needs "
+     "the tokens",
      "tables"},
     {"kv_cache.9", "allocation_covers_the_tokens",
      "an allocation that succeeds leaves the request with places for its tokens in every group",
@@ -84,7 +84,7 @@ constexpr Invariant kInvariants[] = {
      "allocated counts ref_cnts tables"},
     {"kv_cache.15", "events_mirror_the_keys",
      "an index fed by the events holds exactly the hashes in the pool, removes none that it does "
-     "not hold, and gets no event where events are off",
+     "not hold, and gets no event if events are off",
      "events keys"},
     {"kv_cache.16", "refused_changes_nothing",
      "a refused command changes neither blocks nor queue nor keys nor tables",
@@ -113,13 +113,13 @@ Divergence broken_key(Rule rule, BlockId block, const BlockHash& before, const B
                 world);
 }
 
-/// Those of each BlockRule.
+/// The names, by BlockRule.
 constexpr Rule kBlockRules[] = {"ref_cnt_counts_places", "null_and_sinks_stay_out",
                                 "ref_cnt_counts_places", "queue_holds_the_unreferenced",
                                 "a_block_has_one_place", "keys_fit_their_places"};
 
-/// What a command changed is checked where the state was observed before and after it; the state
-/// itself, answers and numbers wherever they are observed.
+/// Changes by a command are checked if the state was observed before and after it; the state
+/// itself, answers and numbers whenever they are observed.
 class Invariants final : public RulesFor<KVCacheTarget> {
  public:
   /// For a fresh manager.
@@ -226,7 +226,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     if (!is_allocated || !shown.tables.has_value()) return std::nullopt;
     static const BlocksByGroup kNone;
     const BlocksByGroup* table = find_table(*shown.tables, command.request);
-    // Without the hit, which is not shown.
+    // The hit is not shown and not counted.
     const std::uint64_t num_tokens = std::uint64_t{command.num_computed_tokens} +
                                      command.num_external_tokens + command.num_new_tokens +
                                      command.num_lookahead_tokens;
@@ -250,7 +250,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     }
     for (GroupId group = 0; group < config_.groups.size(); ++group) {
       if (config_.groups[group].kind != KVCacheSpecKind::kMamba) continue;
-      // The hit stands before the new blocks, which are the answer.
+      // The hit is before the new blocks, which are the answer.
       const std::vector<BlockId>& blocks = (*table)[group];
       const std::size_t num_new = (*shown.blocks)[group].size();
       for (std::size_t index = 0; index + num_new < blocks.size(); ++index) {
@@ -300,7 +300,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
     const KVCacheSpec& spec = config_.groups[group];
     const std::vector<BlockId>& blocks = (*shown.blocks)[group];
     const KeyList& keys = *shown.keys;
-    // Chunks that end inside a block leave open where the nulls end.
+    // If chunks end inside a block, the end of the nulls is not determined.
     const bool is_open = spec.kind == KVCacheSpecKind::kChunkedLocal &&
                          spec.attention_chunk_size % spec.block_size != 0;
     const auto length = static_cast<std::uint32_t>(blocks.size());
@@ -323,7 +323,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
 
   // ---- The state ----
 
-  /// Most commands cache nothing: then the keys are those that were counted before.
+  /// Most commands cache nothing; then the keys have already been counted.
   void take_in_keys(const Observation& shown, bool has_change) {
     new_keys_.clear();
     bool has_changed = !has_change;

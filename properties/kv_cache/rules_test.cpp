@@ -1,5 +1,5 @@
-// Goal: each invariant of the kv_cache target sees the manager that breaks it, and none cries out
-// over one that keeps them. Method: observations written by hand, one thing wrong in each.
+// Goal: each rule of target kv_cache reports a manager that breaks it, and none reports a correct
+// one. Method: observations written by hand, with one mistake each.
 
 #include <functional>
 #include <optional>
@@ -18,7 +18,7 @@
 namespace kvfence::kv_cache {
 namespace {
 
-/// What a manager of block size 2 shows, as a hand writes it down. Requests A and B share their
+/// A manager of block size 2 whose observations are written by hand. Requests A and B share their
 /// first two hashes.
 class Scene {
  public:
@@ -98,7 +98,7 @@ class Scene {
     return shown;
   }
 
-  /// The invariant that a manager breaks which answers so; empty for none. The scene stays.
+  /// The rule that such an answer breaks; empty for none. The scene does not change.
   std::string broken(const Command& command, const Observation& shown) const {
     World world = world_;
     world.apply(command);
@@ -109,7 +109,7 @@ class Scene {
     return found->oracle;
   }
 
-  /// The same for an answer that is right but for one change.
+  /// The same for a right answer with one change.
   std::string broken(const Command& command, Observation shown,
                      const std::function<void(Observation&)>& change) const {
     EXPECT_EQ(broken(command, shown), "");
@@ -117,7 +117,7 @@ class Scene {
     return broken(command, shown);
   }
 
-  /// Goes on with an answer that is right.
+  /// Continues after a right answer.
   void pass(const Command& command, const Observation& shown) {
     world_.apply(command);
     run_.pass(command, shown, world_);

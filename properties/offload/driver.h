@@ -1,6 +1,6 @@
 #pragma once
 
-/// Puts any offloading manager that satisfies the concept through the interface that a lockstep
+/// Connects any offloading manager that satisfies the concept to the interface that a lockstep
 /// drives.
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace kvfence {
 
-/// Events as observations show them, over what `shown` held.
+/// Replaces `shown` by the events as observations show them.
 inline void show_events(const std::vector<OffloadingEvent>& events,
                         std::vector<offload::Event>& shown) {
   shown.resize(events.size());

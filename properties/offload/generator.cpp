@@ -1,6 +1,5 @@
-/// Draws configurations and commands for the offload target: few slots, runs of keys as requests
-/// have them, swarm weights, arguments that are mostly sensible in the state that the manager shows
-/// and now and then are not.
+/// Draws configurations and commands for target offload: few slots, runs of keys as requests have
+/// them, swarm weights, and arguments that mostly fit the state that the manager shows.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,10 +20,10 @@ namespace {
 
 using Keys = std::vector<std::uint32_t>;
 
-/// Keys that were looked up lately, of which a filter lets some pass.
+/// Recently looked up keys, some of which pass a filter.
 constexpr std::size_t kLookedUpMax = 6;
 
-/// How much an episode may favour each command.
+/// The usual weight of each command.
 constexpr VerbWeights<Command> kWeights = {{
     {Lookup::kVerb, 8},
     {LookupKey::kVerb, 8},
@@ -36,19 +35,18 @@ constexpr VerbWeights<Command> kWeights = {{
     {ResetCache::kVerb, 0},
     {TakeEvents::kVerb, 5},
 }};
-/// A reset comes once in so many commands: what takes long to build up is not to be lost at once.
+/// A reset is drawn once in so many commands: rarely, so that slowly built states are not lost.
 constexpr std::uint32_t kResetOnceIn = 256;
 
 class Generator final : public GeneratorFor<OffloadTarget> {
  public:
-  /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
+  /// Draws the weights of this episode.
   Generator(const Config& config, Choices& choices)
       : rules_(make_offloading_manager_config(config)->rules),
         has_filter_(config.store_threshold >= 2),
         swarm_(usual_weights(kWeights), kWildHabits, choices),
         keys_(config.capacity) {
-    // Without blocks that are ready nothing else happens, and with a filter none is stored without
-    // lookups.
+    // Nothing else happens without ready blocks, and a filter stores none without lookups.
     const std::size_t lookup =
         rules_.lookup_by_key ? index_of<LookupKey>(kWeights) : index_of<Lookup>(kWeights);
     const std::size_t other =
@@ -78,7 +76,7 @@ class Generator final : public GeneratorFor<OffloadTarget> {
   }
 
  private:
-  /// Whether that command would find nothing to work on.
+  /// Whether the command would have nothing to work on.
   bool is_idle(std::size_t chosen) const {
     const std::string_view verb = kWeights[chosen].verb;
     if (verb == PrepareLoad::kVerb) return keys_.ready().empty();
@@ -119,7 +117,7 @@ class Generator final : public GeneratorFor<OffloadTarget> {
     return TakeEvents{};
   }
 
-  /// The keys of a request: one after the other.
+  /// The keys of a request: consecutive ones.
   std::vector<std::uint32_t> draw_run(Choices& choices) const {
     const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
     const std::uint32_t first = keys_.any(choices);
@@ -143,7 +141,7 @@ class Generator final : public GeneratorFor<OffloadTarget> {
   bool has_filter_;
   VerbSwarm<Command> swarm_;
   eviction::DrawnKeys keys_;
-  std::vector<std::uint32_t> looked_up_;  ///< lately, the last at the end
+  std::vector<std::uint32_t> looked_up_;  ///< recently, oldest first
   std::size_t num_resets_ = 0;            ///< commands of a tail since nothing is under way
 };
 

@@ -1,4 +1,4 @@
-/// What a suite of runs has reached: a green suite in which no store had to evict has shown nothing
+/// Coverage goals of target offload: a green suite in which no store had to evict has shown nothing
 /// about eviction.
 
 #include <algorithm>
@@ -24,14 +24,14 @@ constexpr Goal kGoals[] = {
     {"nothing_to_store", "all keys of a store were held"},
     {"partly_held", "some keys of a store were held, some not"},
     {"ghost_stored", "a stored key was a ghost"},
-    {"store_evicted", "a store made blocks go"},
-    {"store_failed", "too few blocks could go for a store"},
+    {"store_evicted", "a store evicted blocks"},
+    {"store_failed", "too few blocks could be evicted for a store"},
     {"store_failed_for_its_own_keys",
      "enough blocks were idle for a store that failed, but some are its own"},
     {"store_failed_with_idle_t1",
      "ARC refused a store although enough blocks are idle and not its own"},
     {"freed_slot_reused", "a store got a slot that an ended store had freed"},
-    {"filter_kept_back", "a key was not stored for too few lookups"},
+    {"filter_kept_back", "a key was not stored because of too few lookups"},
     {"filter_let_pass", "a key was stored with a filter"},
     {"store_ended_twice", "a store ended for a block that is ready"},
     {"failed_store_forgotten", "a failed store forgot a block"},
@@ -101,7 +101,7 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
     add("ghost_stored", std::ranges::any_of(to_store, [&](std::uint32_t key) {
           return contains(*before().b1, key) || contains(*before().b2, key);
         }));
-    // Without an eviction a slot below one that is held was freed before.
+    // If nothing was evicted, a slot below a held one was freed before.
     std::size_t num_below = 0;
     SlotId first = 0;
     for (SlotId slot : *after().slots) first = std::max(first, slot);
@@ -138,7 +138,7 @@ class Counter : public GoalCounter<OffloadTarget, kGoals> {
       ++num_idle;
       num_own += contains(command.keys, block->key);
     }
-    // With a filter it is not seen which keys had to be stored.
+    // With a filter the observation does not show which keys had to be stored.
     if (has_filter_) return;
     const std::size_t num_missing = command.keys.size() - num_held - before().num_free_slots;
     const bool enough_of_others = num_idle - num_own >= num_missing;

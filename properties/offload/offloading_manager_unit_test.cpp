@@ -1,5 +1,5 @@
-// Upstream's own script of the manager, its reuse filter, and what a refusal leaves as it was, on
-// both sides. Each rule and each refusal by itself is in scenarios/cases/offload/.
+// Upstream's own script of the manager, its reuse filter, and what a refusal leaves unchanged, on
+// both sides. scenarios/cases/offload/ has each single rule and refusal.
 
 #include <cstdint>
 #include <string>
@@ -57,7 +57,7 @@ std::string show(const OffloadingManager& manager) {
   return text + "free " + std::to_string(manager.num_free_slots());
 }
 
-/// What prepare_store answers: "keys -> slots, evicted", or "no" if nothing can go.
+/// What prepare_store answers: "keys -> slots, evicted", or "no" if nothing can be evicted.
 template <class OffloadingManager>
 std::string prepare(OffloadingManager& manager, const Keys& keys) {
   bool stored = false;

@@ -1,6 +1,6 @@
-/// What must hold of any correct offloading manager, of any release: statements about the
-/// observations of one implementation alone. None predicts what is stored or what goes; that is the
-/// reference's work.
+/// The rules of target offload. They hold for any correct offloading manager, of any release, and
+/// are about the observations of one implementation. They do not predict what is stored or evicted;
+/// the reference does.
 
 #include <algorithm>
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace {
 
 /// Every invariant: what the command line and the documentation list.
 constexpr Invariant kInvariants[] = {
-    {"offload.1", "a_key_has_one_place", "a key stands in one list at most, and there once",
+    {"offload.1", "a_key_has_one_place", "a key is in at most one list, and there once",
      "t1 t2 b1 b2"},
     {"offload.2", "sizes_are_bounded",
      "size is the number of blocks held; it, B1, B2 and the target are at most the capacity, the "
@@ -37,8 +37,7 @@ constexpr Invariant kInvariants[] = {
      "slot, ready once it was written, with as many readers as loads began less those that ended",
      "stored keys_to_store slots evicted t1 t2"},
     {"offload.4", "a_slot_has_one_block",
-     "a store gets slots that no block has, and that are below the capacity; slots of no block are "
-     "free",
+     "a store gets slots below the capacity that no block has; slots without a block are free",
      "stored keys_to_store slots evicted num_free_slots"},
     {"offload.5", "nothing_in_use_is_evicted",
      "a store evicts blocks that are held and idle, none of its own keys unless a filter drops "
@@ -48,15 +47,15 @@ constexpr Invariant kInvariants[] = {
      "a load gets the slots of its keys, which are written; it ends once",
      "stored keys_to_store slots evicted"},
     {"offload.7", "only_what_is_missing_is_stored",
-     "what a store writes are keys of its own that are not held, each once, with a slot each",
+     "a store writes those of its own keys that are not held, each once, with a slot each",
      "stored keys_to_store slots evicted"},
     {"offload.8", "lookup_agrees_with_blocks",
      "a lookup finds what is held and ready, and nothing else; a block that is written is pending",
      "stored keys_to_store slots evicted num_hits result"},
     {"offload.9", "events_mirror_the_blocks",
      "an index fed by the events holds exactly what became ready and was not evicted since (a "
-     "reset sends none), hears of none more often than it became ready, removes none that it "
-     "does not hold, and gets no event where events are off",
+     "reset sends none), gets none more often than it became ready, removes none that it does "
+     "not hold, and gets no event if events are off",
      "stored keys_to_store slots evicted events"},
     {"offload.10", "refused_changes_nothing",
      "a refused command and a store that fails leave all lists as they were",
@@ -71,8 +70,8 @@ using kvfence::detail::phrase;
 
 constexpr BrokenRuleOf<kInvariants> broken;
 
-/// What is held is counted from commands and answers, so an observation without the lists is
-/// checked by its answer and its numbers, and the next one with them in full.
+/// The model of held blocks follows commands and answers. So an observation without the lists is
+/// checked by its answer and numbers, and the next one with lists in full.
 class Invariants final : public RulesFor<OffloadTarget> {
  public:
   /// For a fresh manager.
@@ -102,7 +101,7 @@ class Invariants final : public RulesFor<OffloadTarget> {
  private:
   using Found = std::optional<Divergence>;
 
-  // What an accepted command changes in what is held, and what is wrong with its answer.
+  // Each changes the model by an accepted command and reports what is wrong with its answer.
   Found take(const Lookup& command, const Observation& shown) {
     if (!shown.num_hits.has_value()) return std::nullopt;
     std::uint32_t num_ready = 0;

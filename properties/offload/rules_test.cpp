@@ -51,7 +51,7 @@ OffloadingManagerConfig config_of(EvictionPolicy policy = EvictionPolicy::kLRU,
   return config;
 }
 
-/// A manager of three slots, as a hand writes down what it shows.
+/// A manager of three slots whose observations are written by hand.
 class Scene {
  public:
   explicit Scene(const OffloadingManagerConfig& config = config_of())
@@ -116,7 +116,7 @@ class Scene {
     return shown;
   }
 
-  /// The verdict if the manager answered so; the scene stays where it is.
+  /// The verdict on such an answer; the scene does not change.
   std::optional<Divergence> verdict(const Command& command, const Observation& shown) const {
     return run_.verdict(command, shown, World());
   }
@@ -124,7 +124,7 @@ class Scene {
     return verdict(command, show());
   }
 
-  /// Goes on with an answer that is right.
+  /// Continues after a right answer.
   void pass(const Command& command, const Observation& shown) {
     run_.pass(command, shown, World());
   }

@@ -1,4 +1,4 @@
-// The map below the pool on its own, with keys that a hash table mistakes for each other.
+// The map below the pool on its own, with keys that collide in a hash table.
 
 #include <array>
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace {
 
 using optimized::PackedKeyView;
 
-/// Keys that differ where a hash table does not look, in their group only, or are shorter than one.
+/// Keys that differ outside of what the hash table hashes, differ only in their group, or are
+/// shorter than a hash.
 const std::array<std::string, 8>& keys() {
   static const std::string kTail("same eight", 10);
   static const std::array<std::string, 8> kKeys = {"a" + kTail + std::string("\0\0\0\0", 4),

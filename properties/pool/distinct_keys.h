@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the rules of pools count when keys have changed.
+/// The number of different keys, which the rules of pools compare when keys have changed.
 
 #include <algorithm>
 #include <cstdint>

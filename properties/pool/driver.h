@@ -1,6 +1,6 @@
 #pragma once
 
-/// Puts any block pool that satisfies the concept through the interface that a lockstep drives.
+/// Connects any block pool that satisfies the concept to the interface that a lockstep drives.
 
 #include <vector>
 
@@ -33,7 +33,7 @@ class BlockPoolDriver final
   }
 
   ErrorCode run(const block_pool::GetNewBlocks& command, const World&) {
-    // The list to fill is as long as the command says: an absurd count never reaches the pool.
+    // The list to fill is as long as the command says, so an absurd count must not reach the pool.
     if (command.num_blocks > component_->config().num_gpu_blocks) return ErrorCode::kNoFreeBlocks;
     std::vector<BlockId>& blocks = observed().blocks.emplace();
     blocks.resize(command.num_blocks);

@@ -15,7 +15,7 @@ using detail::phrase;
 
 namespace {
 
-// The end of a merged hash depends on everything before it; its beginning does not.
+// The end of a merged hash depends on all of its parts; its beginning does not.
 std::uint64_t fingerprint_of(BlockHashView hash) {
   std::uint64_t fingerprint = 0;
   const std::size_t size = std::min(hash.size(), sizeof fingerprint);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// An index of hashes that knows the pool from its events alone, as a router outside does.
+/// An index of hashes that is built from the pool's events alone, as in an external router.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,12 +20,12 @@ class EventMirror {
  public:
   void clear() { size_ = 0; }
 
-  /// Takes events in, oldest first. What is wrong with one: it is there although events are off, it
-  /// carries what the rules say it does not, or it removes what the index does not hold.
+  /// Applies events, oldest first. Reports the first wrong one: one that was sent although events
+  /// are off, has content that the rules exclude, or removes what the index does not hold.
   std::optional<detail::Mismatch> take(std::span<const KVCacheEvent> events,
                                        const BlockPoolConfig& config);
 
-  /// A hash that the index has too often or too seldom, if the events are on.
+  /// A hash that the index has too often or too seldom, if events are on.
   /// Cost: the keys times the hashes in the index.
   std::optional<detail::Mismatch> compare(const KeyList& keys, const BlockPoolConfig& config);
 

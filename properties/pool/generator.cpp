@@ -1,6 +1,5 @@
-/// Draws configurations and commands for the block_pool target: tiny universes, hot names, swarm
-/// weights, arguments that are mostly sensible in the state that the pool shows and now and then
-/// are not.
+/// Draws configurations and commands for target block_pool: few blocks, tokens and names, swarm
+/// weights, and arguments that mostly fit the state that the pool shows.
 
 #include <algorithm>
 #include <array>
@@ -31,7 +30,7 @@ bool has_request(const World& world) {
   });
 }
 
-/// How much an episode may favour each command.
+/// The usual weight of each command.
 constexpr VerbWeights<Command> kWeights = {{
     {DeclareRequest::kVerb, 3},
     {AppendTokens::kVerb, 1},
@@ -47,7 +46,7 @@ constexpr VerbWeights<Command> kWeights = {{
 
 class Generator final : public GeneratorFor<BlockPoolTarget> {
  public:
-  /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
+  /// Draws the weights of this episode.
   Generator(const Config& config, Choices& choices)
       : config_(config),
         rules_(make_block_pool_config(config)->rules),
@@ -64,11 +63,11 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
   Command next(Choices& choices, const Observation& now, const World& world) override {
     see(now);
     std::size_t chosen = swarm_.draw(choices);
-    // One that finds nothing to work on is drawn again, mostly.
+    // Mostly draws again if the command has nothing to work on.
     for (int tries = 0; tries < 3 && !choices.once_in(16) && is_idle(chosen, now, world); ++tries) {
       chosen = swarm_.draw(choices);
     }
-    // What is found is mostly wanted.
+    // Mostly takes what a lookup found.
     if (now.hit.has_value() && *now.hit && !choices.once_in(3)) chosen = index_of<Touch>(kWeights);
     return Draft(*this, choices, now, world).draw(kWeights[chosen].verb);
   }
@@ -80,7 +79,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
   }
 
  private:
-  /// Where the state is not observed after every command, the last one that was is near enough.
+  /// If the state is not observed after every command, the last observed one is near enough.
   void see(const Observation& now) {
     if (!now.ref_cnts.has_value() || !now.keys.has_value()) return;
     held_.clear();
@@ -97,8 +96,8 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
     }
   }
 
-  /// Draws the arguments of one command, in the order in which they are declared; later ones may
-  /// lean on earlier ones.
+  /// Draws the arguments of one command in the order of declaration; later ones may depend on
+  /// earlier ones.
   class Draft {
    public:
     Draft(const Generator& generator, Choices& choices, const Observation& now, const World& world)
@@ -130,7 +129,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
     }
 
    private:
-    /// Blocks of one of two contents, so that prefixes collide all the time.
+    /// Blocks with one of two contents, so that requests often share prefixes.
     DeclareRequest declare() {
       DeclareRequest command;
       command.id = draw_name(/*is_new=*/true);
@@ -215,7 +214,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
       return command;
     }
 
-    /// Of a request that there is, mostly, which becomes request_.
+    /// Mostly the name of an existing request, which becomes request_.
     std::string draw_name(bool is_new = false) {
       std::string name(
           choices_.once_in(128) ? "nobody" : kRequestNames[skewed(choices_, kRequestNames.size())]);
@@ -235,8 +234,8 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
 
     std::uint32_t draw_length() { return 1 + skewed(choices_, 4); }
 
-    /// A walk from a random start rather than independent draws: distinct blocks are the rule, as
-    /// they are in life. Those of a request are as many as its hashes.
+    /// A walk from a random start rather than independent draws, so blocks are mostly distinct, as
+    /// under a real engine. A request has as many blocks as hashes.
     std::vector<BlockId> draw_blocks(const std::vector<BlockId>& preferred, std::uint32_t length,
                                      bool are_of_request = false) {
       if (are_of_request) length = std::max<std::uint32_t>(num_hashes(), 1);
@@ -262,7 +261,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
       return blocks;
     }
 
-    /// The null block, any block, or one that there is not.
+    /// The null block, any block, or one that does not exist.
     BlockId draw_odd_block() {
       const std::uint32_t num_blocks = generator_.config_.num_gpu_blocks;
       if (choices_.once_in(3)) return kNullBlockId;
@@ -285,7 +284,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
     const Request* request_ = nullptr;
   };
 
-  /// Whether that command would find nothing to work on.
+  /// Whether the command would have nothing to work on.
   bool is_idle(std::size_t chosen, const Observation& now, const World& world) const {
     const std::string_view verb = kWeights[chosen].verb;
     if (verb == GetNewBlocks::kVerb) return now.num_free_blocks == 0;

@@ -1,5 +1,5 @@
-// Goal: requests have each salt, the empty one among them, with and without an adapter. Method: the
-// requests that random episodes on the reference declare.
+// Goal: generated requests have each salt, also the empty one, with and without an adapter. Method:
+// collect the requests that random episodes on the reference declare.
 
 #include <cstdint>
 #include <set>

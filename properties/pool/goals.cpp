@@ -1,4 +1,4 @@
-/// What a suite of runs has reached: a green suite that never evicted a block has shown nothing
+/// Coverage goals of target block_pool: a green suite that never evicted a block has shown nothing
 /// about eviction.
 
 #include <algorithm>
@@ -42,7 +42,7 @@ constexpr Goal kGoals[] = {
     {"append_completes_hash", "appended tokens completed a block's hash"},
 };
 
-/// The hash that a lookup asks for; nothing where it has none and should have been refused.
+/// The hash that a lookup asks for; nothing if it has none, so that it should have been refused.
 std::optional<BlockHashView> hash_of(const GetCachedBlock& command, const World& world) {
   const Request* request = world.requests().find(command.request);
   if (!request || command.block_size < world.requests().config().hash_block_size) {
@@ -53,7 +53,7 @@ std::optional<BlockHashView> hash_of(const GetCachedBlock& command, const World&
   return hashes[command.index];
 }
 
-/// Whether any block carries the hash in that group.
+/// Whether any block has the hash in that group.
 bool is_carried(const std::vector<BlockHash>& keys, BlockHashView hash, GroupId group) {
   return std::ranges::any_of(
       keys, [&](const BlockHash& key) { return detail::carries(key, hash, group); });

@@ -1,5 +1,5 @@
-// What only a caller in C++ sees of the pool. Its rules are in conformance_test.cpp and
-// scenarios/cases/block_pool/.
+// What only a caller in C++ sees of the pool. conformance_test.cpp and scenarios/cases/block_pool/
+// have its rules.
 
 #include <vector>
 
@@ -41,7 +41,7 @@ TYPED_TEST(BlockPoolCalls, TakeEventsOverwritesAndEmptiesTheLog) {
   EXPECT_TRUE(events.empty());
 }
 
-// 1.0 - free / all, as upstream divides: one block of ten is no 0.1.
+// 1.0 - free / all, as upstream divides: one block of ten is not exactly 0.1.
 TYPED_TEST(BlockPoolCalls, UsageIsInThisFormOfDoubles) {
   BlockPoolConfig config;
   config.num_gpu_blocks = 11;

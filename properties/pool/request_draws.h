@@ -1,7 +1,7 @@
 #pragma once
 
-/// What requests are made of: tokens whose prefixes are shared all the time, and what enters the
-/// hashes of their blocks besides.
+/// The content of requests: tokens with many shared prefixes, and what else enters the hashes of
+/// their blocks.
 
 #include <array>
 #include <cstddef>
@@ -17,9 +17,9 @@
 
 namespace kvfence {
 
-/// The content of blocks in one episode. Mostly a block repeats one symbol. In one episode of so
-/// many it is a sequence of its own for each symbol, with repeats and large ids, and now and then
-/// two neighbours change places: the same tokens in another order.
+/// The content of blocks in one episode. Usually a block repeats one symbol. In one episode in so
+/// many each symbol stands for a sequence, with repeats and large ids, and sometimes two neighbours
+/// are exchanged: the same tokens in another order.
 class TokenDraws {
  public:
   explicit TokenDraws(Choices& choices) {
@@ -46,17 +46,17 @@ class TokenDraws {
 
  private:
   static constexpr std::uint32_t kVariedOnceIn = 8;
-  /// Where CBOR takes more bytes, and where a signed integer ends.
+  /// Ids from which CBOR takes more bytes, and limits of signed integers.
   static constexpr std::array<TokenId, 12> kTokenIds = {
       0, 1, 2, 23, 24, 255, 256, 65'535, 65'536, 0x7FFF'FFFF, 0x8000'0000, 0xFFFF'FFFF};
 
   std::vector<TokenId> alphabet_;  ///< empty: a block repeats its symbol
 };
 
-/// Blocks of no more tokens are the usual ones: much happens in few tokens.
+/// Most blocks have no more tokens: small blocks make more happen in few tokens.
 inline constexpr std::uint32_t kSmallBlockMax = 4;
 
-/// Tokens of a block: up to four, and now and then as many as engines have, or an odd number.
+/// Tokens of a block: up to four, sometimes as many as engines have, or an odd number.
 inline std::uint32_t draw_block_size(Choices& choices) {
   constexpr std::array<std::uint32_t, 6> kLarge = {5, 7, 16, 16, 33, 64};
   return choices.once_in(32) ? pick(choices, kLarge) : 1 + choices.below(kSmallBlockMax);

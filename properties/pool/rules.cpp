@@ -1,5 +1,5 @@
-/// What must hold of any correct block pool, of any release: statements about the observations of
-/// one implementation alone. None predicts an answer; that is the reference's work.
+/// The rules of target block_pool. They hold for any correct block pool, of any release, and are
+/// about the observations of one implementation. They predict no answers; the reference does.
 
 #include <algorithm>
 #include <cstddef>
@@ -31,7 +31,7 @@ namespace {
 constexpr Invariant kInvariants[] = {
     {"pool.1", "ref_cnt_counts_holders",
      "a block's ref_cnt is how often it was handed out or touched, less how often it was freed; "
-     "what nobody holds cannot be freed",
+     "a block that nobody holds cannot be freed",
      "blocks ref_cnts"},
     {"pool.2", "queue_holds_the_unreferenced",
      "the free queue holds exactly the blocks that nobody references, once each",
@@ -56,7 +56,7 @@ constexpr Invariant kInvariants[] = {
      "blocks success keys"},
     {"pool.8", "events_mirror_the_keys",
      "an index fed by the events holds exactly the hashes in the pool, removes none that it does "
-     "not hold, and gets no event where events are off",
+     "not hold, and gets no event if events are off",
      "events keys"},
     {"pool.9", "refused_changes_nothing",
      "a refused command changes neither blocks nor queue nor keys", "ref_cnts free_queue keys"},
@@ -82,7 +82,8 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
         holders_(config.num_gpu_blocks),
         cached_(config.num_gpu_blocks),
         has_key_(config.num_gpu_blocks) {
-    // Who knows the groups adds their kind to events (contract/kv_cache/kv_cache_manager.h).
+    // The KV-cache manager, not the pool, adds the kind of a group to events
+    // (contract/kv_cache/kv_cache_manager.h).
     config_.rules.events_carry_spec = false;
   }
 
@@ -109,7 +110,7 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
 
   // ---- Commands and answers. ----
 
-  // What an accepted command changes in the model, and what is wrong with its answer.
+  // Each changes the model by an accepted command and reports what is wrong with its answer.
   Found take(const GetNewBlocks& command, const Observation& shown, const World& world) {
     const std::vector<BlockId>& blocks = shown.blocks.or_empty();
     bool is_right = blocks.size() == command.num_blocks;
@@ -307,7 +308,7 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
 
   bool can_be_held(BlockId block) const { return block != kNullBlockId && block < holders_.size(); }
 
-  /// The request's hashes at that size; nothing where a lookup has nothing to look up.
+  /// The request's hashes at that size; nothing if there is nothing to look up.
   std::optional<BlockHashListView> hashes_of(const World& world, const std::string& request,
                                              std::uint32_t block_size) const {
     const Request* declared = world.requests().find(request);

@@ -16,7 +16,7 @@ namespace {
 
 using Keys = std::vector<std::string>;
 
-/// A pool of four blocks, as a hand writes down what it shows. Requests A and B share their first
+/// A pool of four blocks whose observations are written by hand. Requests A and B share their first
 /// hash.
 class Scene {
  public:
@@ -87,14 +87,14 @@ class Scene {
     return shown;
   }
 
-  /// The verdict if the pool answered so; the scene stays where it is.
+  /// The verdict on such an answer; the scene does not change.
   std::optional<Divergence> verdict(const Command& command, const Observation& shown) const {
     World world = world_;
     world.apply(command);
     return run_.verdict(command, shown, world);
   }
 
-  /// Goes on with an answer that is right.
+  /// Continues after a right answer.
   void pass(const Command& command, const Observation& shown) {
     world_.apply(command);
     run_.pass(command, shown, world_);
@@ -109,7 +109,7 @@ class Scene {
     pass(cache_of("A", {1, 2}, 0, 2), show());
   }
 
-  /// The same, and both freed, the second first: the queue is 3 2 1.
+  /// The same, then both are freed, block 2 first: the queue is 3 2 1.
   void leave_cached() {
     hand_out_and_cache();
     queue = {3, 2, 1};

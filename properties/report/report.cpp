@@ -14,11 +14,11 @@
 namespace kvfence {
 namespace {
 
-// A scenario up to this many commands is shown whole, a longer one by the commands that lead to
-// the divergence.
+// A scenario of up to this many commands is shown whole, of a longer one only the commands that
+// lead to the divergence.
 constexpr std::size_t kWholeCommandsMax = 24;
 constexpr std::size_t kCommandsBefore = 8;
-// A longer list is cut around the place where the two sides part.
+// A longer list is cut around the place where the two sides differ.
 constexpr std::size_t kSideCharactersMax = 72;
 constexpr std::size_t kElementsAround = 3;
 
@@ -68,7 +68,7 @@ std::string headline(const Report& report) {
   return head + actual + (is_compared ? " equals " + report.expected_name : " holds");
 }
 
-/// One side of a divergence, ready to stand above or below the other.
+/// One side of a divergence, to be printed above or below the other.
 struct Side {
   std::string text;
   std::size_t mark = std::string::npos;  ///< column of the first element that differs
@@ -87,7 +87,7 @@ Side list_side(const Value::List& list, std::size_t first_different, bool is_cut
     if (index == first_different) side.mark = side.text.size();
     print_to(side.text, list[index]);
   }
-  // The element is the one that this side lacks: its place is the end.
+  // This side lacks the element: its place is the end.
   if (side.mark == std::string::npos) side.mark = side.text.size();
   side.text += end < list.size() ? " ...]" : "]";
   return side;
@@ -98,7 +98,7 @@ std::size_t first_different_index(const Value::List& a, const Value::List& b) {
   return static_cast<std::size_t>(parted.first - a.begin());
 }
 
-/// Both sides as text; lists carry the mark under which they part.
+/// Both sides as text; lists have a mark where they differ.
 std::pair<Side, Side> sides(const Divergence& divergence) {
   const Parsed<Value> expected = parse_value(divergence.expected);
   const Parsed<Value> actual = parse_value(divergence.actual);
@@ -126,7 +126,7 @@ void add_sides(std::string& out, const Report& report) {
   const Side& expected = both.first;
   const Side& actual = both.second;
   const std::size_t width = std::max(expected.text.size(), actual.text.size());
-  // A rule's demand comes from no implementation.
+  // What a rule demands comes from no implementation.
   const bool by_two = report.divergence->oracle == "lockstep";
   const auto row = [&](std::string_view label, const Side& side, const std::string& name) {
     std::string text = side.text;
@@ -140,7 +140,7 @@ void add_sides(std::string& out, const Report& report) {
   }
 }
 
-/// The scenario, whole or what leads to the step, with the step marked.
+/// The scenario, whole or only what leads to the step, with the step marked.
 void add_scenario(std::string& out, const Report& report) {
   const std::size_t step = report.divergence->step;
   const std::size_t total = num_commands(report.scenario);
@@ -187,8 +187,8 @@ nlohmann::ordered_json divergence_json(const Divergence& divergence) {
           {"actual", divergence.actual}, {"message", divergence.message}};
 }
 
-/// How many situations were reached and how rare the rarest was; those that had to be and were not,
-/// by name.
+/// How many coverage goals were reached and how rare the rarest was; then the names of those that
+/// had to be reached and were not.
 void add_reach(std::string& out, const Report& report) {
   if (report.reach.empty()) return;
   const ReachCount* rarest = nullptr;
@@ -210,7 +210,7 @@ void add_reach(std::string& out, const Report& report) {
   }
 }
 
-/// In lines of a readable length; nothing where there are none.
+/// In lines of a readable length; nothing if there are none.
 void add_names(std::string& out, std::string_view label, const std::vector<std::string>& names) {
   constexpr std::size_t kLineMax = 96;
   std::string line;
@@ -223,7 +223,7 @@ void add_names(std::string& out, std::string_view label, const std::vector<std::
   if (!line.empty()) add_row(out, label, line);
 }
 
-/// What a verdict is about, and what it says nothing about.
+/// What a verdict covers and what it does not.
 void add_scope(std::string& out, const Report& report) {
   const std::string_view what = report.oracles.lockstep ? "compared" : "reported";
   if (report.unreported.empty() && !report.compared.empty()) {
@@ -263,7 +263,7 @@ std::string to_text(const Report& report) {
   if (report.oracles != Oracles{}) add_row(out, "oracles", to_text(report.oracles) + " alone");
   for (const auto& number : report.numbers) add_row(out, number.first, number_text(number.second));
   add_scope(out, report);
-  // After a divergence nobody asks what else was seen.
+  // After a divergence the goals do not matter.
   if (!report.divergence) add_reach(out, report);
   if (report.divergence && !report.scenario.empty()) add_scenario(out, report);
   if (!report.reproduce.empty()) out += "reproduce: " + report.reproduce + "\n";

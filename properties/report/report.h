@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a run found, as data, and its renderings. It decides nothing and prints nothing. In every
-/// rendering `expected` is the reference's side, or what a rule demands, and stands before
+/// What a run found, as data, and its renderings. The report decides nothing and prints nothing. In
+/// every rendering `expected` is the reference's side, or what a rule demands, and comes before
 /// `actual`.
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace kvfence {
 
-/// How often something was reached, and how often it had to be.
+/// How often a coverage goal was reached, and how often it had to be.
 struct ReachCount {
   std::string name;
   std::uint64_t count = 0;
@@ -64,11 +64,11 @@ struct Report {
 std::string to_text(const Report& report);
 
 /// One JSON object on one line, without a newline. `divergence`, `scenario` and `reproduce` are
-/// there only where there is one, `oracles` where one was left out; bytes that are not UTF-8 become
-/// U+FFFD.
+/// present only if there is one, `oracles` only if one was left out. Bytes that are not UTF-8
+/// become U+FFFD.
 std::string to_json(const Report& report);
 
-/// A JUnit XML file: one suite, one test case a report. Bytes outside printable ASCII stand as
+/// A JUnit XML file: one suite, one test case per report. Bytes outside printable ASCII become
 /// `\xHH`.
 std::string to_junit(const std::vector<Report>& reports);
 

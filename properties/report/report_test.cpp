@@ -1,5 +1,4 @@
-// Goal: a report says the right thing, the reference's side under `expected` above all. Method:
-// golden texts.
+// Goal: reports are right, above all the reference's side under `expected`. Method: golden texts.
 
 #include "properties/report/report.h"
 

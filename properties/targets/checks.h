@@ -1,6 +1,6 @@
 #pragma once
 
-/// The checks of each target, for whoever runs it. Those of engine: properties/engine/checks.h.
+/// The checks of each component target. Those of engine are in properties/engine/checks.h.
 
 #include "properties/core/checks.h"
 

@@ -1,6 +1,6 @@
 // Pairwise coverage of the configurations of every part.
 // Method: survey what generators draw (draws/factor_survey.h); canaries draw too little, or have
-// rows that explain too much.
+// rows that leave out too much.
 
 #include "properties/draws/factor_survey.h"
 
@@ -40,7 +40,7 @@ TEST(NeverTogether, RowsAreOfPartsThatThereAre) {
   }
 }
 
-/// The block pool, whose generator never draws what a predicate holds of.
+/// The block pool with a generator that never draws what satisfies the predicate.
 template <class Predicate>
 Checks without(const Predicate& is_left_out) {
   Checks checks = block_pool_checks();

@@ -12,7 +12,7 @@
 namespace kvfence {
 namespace {
 
-/// What the contract refuses, in its headers. Those of kind `missing` are to become part of it.
+/// What the contract refuses; its headers say so. Rows of kind `missing` are planned.
 const LeftOutRow kRefused[] = {
     {"refused",
      "a hit in the GPU's cache, of several groups under a connector with workers, without "

@@ -8,10 +8,10 @@
 
 namespace kvfence {
 
-/// kind: pair, of values of a configuration that are not drawn together (never_together.h); draw,
-/// of a generator; rule, which passes something over (core/left_out.h); refused, by the contract,
-/// where upstream goes wrong; missing, which upstream does and the contract has no place for; same,
-/// a value that says in other words what is drawn.
+/// kind: `pair`, values of a configuration that are not drawn together (never_together.h); `draw`,
+/// what a generator does not draw; `rule`, what a rule passes over (core/left_out.h); `refused`,
+/// what the contract refuses because upstream goes wrong; `missing`, what upstream does and the
+/// contract cannot express; `same`, a value that means the same as one that is drawn.
 struct LeftOutRow {
   std::string_view kind;
   std::string name;

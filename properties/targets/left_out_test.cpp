@@ -1,6 +1,7 @@
 // The table of what is left out.
-// Method: each row is held to what it says: a rule passes over in the row's scenario, a generator
-// leaves out in campaigns, the contract refuses the row's lines. Pairs: factor_survey_test.cpp.
+// Method: verify each row: the rule passes over something in the row's scenario, the generator
+// leaves something out in campaigns, the contract refuses the row's lines. Pairs:
+// factor_survey_test.cpp.
 
 #include "properties/targets/left_out.h"
 
@@ -50,7 +51,7 @@ TEST(LeftOut, EachFaultHasItsScenario) {
   }
 }
 
-/// That the contract takes these lines.
+/// Whether the contract accepts these lines.
 bool is_taken(std::string_view lines) {
   const Parsed<Document> document = parse_document("target engine\n" + std::string(lines));
   if (!document) return false;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the generator of a part leaves out on purpose: each row with the reason.
+/// What the generator of a part leaves out on purpose, with reasons.
 
 #include <string_view>
 #include <vector>

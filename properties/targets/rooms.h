@@ -1,7 +1,7 @@
 #pragma once
 
-/// What each component's room gives to the checks of its target (checks.h): configurations and
-/// commands (generator.cpp), rules (rules.cpp), situations to reach (goals.cpp).
+/// What each component's room provides for the checks of its target (checks.h): configurations and
+/// commands (generator.cpp), rules (rules.cpp), coverage goals (goals.cpp).
 
 #include <memory>
 #include <span>

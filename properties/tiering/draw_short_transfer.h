@@ -1,6 +1,6 @@
 #pragma once
 
-/// How far a short read or write of a block file comes, drawn at random.
+/// Draws how many bytes a short read or write of a block file transfers.
 
 #include <array>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace kvfence::tiering {
 
-/// Every other time an edge: nothing, one byte, or to where the header ends.
+/// Every other time an edge case: nothing, one byte, or up to the end of the header.
 inline std::uint32_t draw_short_transfer(Choices& choices) {
   constexpr std::uint32_t kBytesMax = 80;
   constexpr std::array<std::uint32_t, 5> kEdges = {

@@ -36,8 +36,8 @@
 
 namespace kvfence {
 
-/// make_manager builds the manager from its configuration and tiers, make_files what a file tier
-/// keeps its blocks in: the places where a planted variant gets its bug.
+/// make_manager builds the manager from its configuration and tiers, make_files the files of a file
+/// tier: planted variants get their bugs there.
 template <TieringOffloadingManager Manager, class MakeManager>
 class TieringDriver final : public DriverOf<TieringTarget> {
  public:
@@ -50,7 +50,7 @@ class TieringDriver final : public DriverOf<TieringTarget> {
 
   std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) override {
     calls_ = std::make_shared<TierCalls>();
-    // Tiers go before their slots do.
+    // Tiers are destroyed before their slots.
     manager_.reset();
     writes_.clear();
     has_files_ = !config.file_tiers.empty();
@@ -173,8 +173,8 @@ class TieringDriver final : public DriverOf<TieringTarget> {
     show_events(taken_, observed().events.emplace());
   }
 
-  /// What names a tier is refused where there is no such tier, or none with files where it is about
-  /// files.
+  /// A command that names a tier is refused if there is no such tier, or, if the command is about
+  /// files, if the tier has none.
   ErrorCode run(const std::derived_from<tiering::OfTier> auto& command) {
     if (!has_tier(command.tier)) return ErrorCode::kNotInConfig;
     ScriptedTier& named = tier(command.tier);

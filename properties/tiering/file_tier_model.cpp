@@ -25,7 +25,7 @@ void FileTierModel::take_in(const Command& command) {
     num_written_by_others_ +=
         writer->does == WriterAct::kWrites || writer->does == WriterAct::kStrays;
   } else if (std::holds_alternative<TierRestart>(command)) {
-    // Nobody doubts a file any more, nor will for a load that is over.
+    // No file is doubtful now, nor will the report of an ended load make one so.
     doubted_.clear();
     for (auto& [job, result] : results_) result.load_of.reset();
   } else if (const auto* damage = std::get_if<TierDamage>(&command)) {
@@ -38,7 +38,7 @@ void FileTierModel::take_in(const Command& command) {
   }
 }
 
-/// There may be another file. What became of loads before says nothing any more.
+/// The file may be another one now, so the results of earlier loads say nothing about it.
 void FileTierModel::touch_file(std::uint32_t key) {
   tried_.insert(key);
   doubted_.erase(key);

@@ -1,9 +1,9 @@
 #pragma once
 
-/// What a file tier may report and hold, by what was stored there and what was made to go wrong in
-/// its files. While nothing was, each job with what is there succeeds and each file is found; from
-/// the first fault or damage on, the model takes what the files make of a job as it is shown, as
-/// far as that can be.
+/// A model of what a file tier may report and hold, given what was stored there and which faults
+/// were injected into its files. Before the first fault or damage, each job on existing files
+/// succeeds and each file is found. After it, the model accepts the observed outcome of a job, if
+/// that is possible.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace kvfence::tiering {
 /// A value: copyable.
 class FileTierModel {
  public:
-  /// What another process or the script does with files. A command that is not about files changes
-  /// nothing. Requires: it was accepted and is about this tier.
+  /// Applies what another process or the script does with files. Commands that are not about files
+  /// change nothing. Requires: the command was accepted and is about this tier.
   void take_in(const Command& command);
 
   /// A job is carried out now. shown: the tier after it; null if it is not shown.
@@ -30,11 +30,11 @@ class FileTierModel {
   /// The tier reports a job. False: it cannot have ended so.
   bool report(std::uint32_t job, bool success);
 
-  /// Whether it may answer so to a lookup.
+  /// Whether a lookup may get this answer.
   bool may_answer(std::uint32_t key, std::string_view answer, const TierState* shown) const;
 
-  /// What is wrong with what it holds after a command, in words; nothing: it may hold that. Called
-  /// last, once per command.
+  /// What is wrong with what the tier holds after a command, in words; nothing if it may hold that.
+  /// Called last, once per command.
   std::optional<std::string> check(const TierState* shown);
 
  private:

@@ -1,5 +1,5 @@
-// The file tier on real files against the model in memory, under the same plan of faults and the
-// same interference from outside; to the byte. And each planted bug, which has to be found.
+// Compares the file tier on real files with the model in memory, byte by byte, under the same
+// faults and the same interference from outside. Each planted bug has to be found.
 
 #include <algorithm>
 #include <array>
@@ -57,10 +57,10 @@ constexpr std::uint32_t kNumKeys = 6;
 constexpr std::uint32_t kNumSlots = 8;
 constexpr std::array<std::size_t, 4> kBlockBytes = {1, 17, 256, 5'000};
 
-/// How often each thing came about, over all runs.
+/// How often each goal was reached, over all runs.
 using Goals = std::map<std::string, int>;
 
-/// Both sides over one folder, with one thread, so that calls are counted alike.
+/// Both sides on one folder, with one thread, so that both count calls in the same order.
 template <class Layer>
 class Episode {
  public:
@@ -83,7 +83,7 @@ class Episode {
     expected_.act_as_writer(1, WriterAct::kWrites);
   }
 
-  /// One random command. What differs after it, or nothing.
+  /// Runs one random command. Returns what differs after it, or nothing.
   std::optional<std::string> step() {
     switch (choices_.below(12)) {
       case 0:
@@ -109,7 +109,7 @@ class Episode {
     return compare_folders();
   }
 
-  /// Every key is looked up and loaded, with nothing going wrong any more.
+  /// Looks up and loads every key, without further faults.
   std::optional<std::string> finish() {
     expected_.begin(FaultPlan());
     files_.begin(FaultPlan());
@@ -142,7 +142,7 @@ class Episode {
     return keys;
   }
 
-  /// New bytes, the same on both sides. Stale ones of an earlier load would hide a missing one.
+  /// New bytes, the same on both sides. Stale bytes of an earlier load would hide a missing load.
   void refill_slots() {
     ++fill_;
     for (SlotId slot = 0; slot < kNumSlots; ++slot) {
@@ -243,7 +243,7 @@ class Episode {
         continue;
       }
       fault.error = kErrors[choices_.below(kErrors.size())];
-      // Lost folders are made again, in a test of their own.
+      // A test of its own covers lost folders, which are made again.
       const bool is_made = fault.operation == FileOperation::kMakeFolder;
       if (is_made && fault.error == ENOENT) fault.error = ENOSPC;
     }
@@ -436,7 +436,7 @@ TEST(FileTierProp, OptimizedEqualsReference) {
   for (const auto& [goal, times] : goals) std::printf("%7d  %s\n", times, goal.c_str());
 }
 
-// Threads, without a plan: which call comes when is theirs, what comes of it is not.
+// Threads, without planned faults: the order of calls varies, the results do not.
 TEST(FileTierProp, ThreadsAnswerAsTheModel) {
   constexpr std::uint32_t kBlocks = 24;
   Goals goals;
@@ -454,7 +454,7 @@ TEST(FileTierProp, ThreadsAnswerAsTheModel) {
     optimized::FileTier actual(config, actual_slots.view(), files);
     TierJobId job_id = 0;
     while (!choices.exhausted()) {
-      // Each key and each slot is in one job of the batch, at most.
+      // Each key and each slot is in at most one job of the batch.
       for (SlotId slot = 0; slot < kBlocks; ++slot) {
         expected_slots.fill(slot, slot + 100);
         actual_slots.fill(slot, slot + 100);

@@ -1,6 +1,6 @@
-/// Draws configurations and commands for the tiering target: few slots, no to three tiers, now and
-/// then some that are file tiers, runs of keys as requests have them, swarm weights, arguments that
-/// are mostly sensible in the state that the manager and its tiers show and now and then are not.
+/// Draws configurations and commands for target tiering: few slots, up to three tiers, sometimes
+/// with file tiers among them, runs of keys as requests have them, swarm weights, and arguments
+/// that mostly fit the state that the manager and its tiers show.
 
 #include <algorithm>
 #include <array>
@@ -32,7 +32,7 @@ namespace {
 /// How many keys and jobs count as recent.
 constexpr std::size_t kRecentMax = 6;
 
-/// How much an episode may favour each command.
+/// The usual weight of each command.
 constexpr VerbWeights<Command> kWeights = {{
     {Lookup::kVerb, 16},        {Touch::kVerb, 4},
     {PrepareLoad::kVerb, 5},    {CompleteLoad::kVerb, 5},
@@ -45,9 +45,9 @@ constexpr VerbWeights<Command> kWeights = {{
     {TierDamage::kVerb, 6},     {TierRestart::kVerb, 1},
     {TierWriter::kVerb, 4},
 }};
-/// A reset comes once in so many commands.
+/// A reset is drawn once in so many commands.
 constexpr std::uint32_t kResetOnceIn = 256;
-/// So many jobs under way hold most of the primary tier: nothing could be promoted into it.
+/// With so many jobs under way, which hold most of the primary tier, nothing could be promoted.
 constexpr std::size_t kManyJobs = 3;
 
 /// A command about the files of a tier.
@@ -70,19 +70,19 @@ std::string draw_request(Choices& choices) {
 
 class Generator final : public GeneratorFor<TieringTarget> {
  public:
-  /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
+  /// Draws the weights of this episode.
   Generator(const Config& config, Choices& choices)
       : num_tiers_(config.num_tiers),
         file_tiers_(config.file_tiers),
         swarm_(usual_weights(kWeights), kWildHabits, choices),
         ends_jobs_(!choices.once_in(4)),
         keys_(config.capacity) {
-    // Without blocks that are ready, and jobs that end, nothing else happens.
+    // Nothing else happens without ready blocks and jobs that end.
     for (std::size_t index : {index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights),
                               index_of<OnScheduleEnd>(kWeights), index_of<TierFinish>(kWeights)}) {
       swarm_.raise(index, 2);
     }
-    // A file system without faults, too; and none where there is no file.
+    // Some episodes leave files alone; without file tiers most do.
     for (std::size_t index = 0; index < std::size(kWeights); ++index) {
       if (!is_of_files(kWeights[index].verb)) continue;
       if (file_tiers_.empty()) swarm_.set(index, choices.once_in(4) ? 1 : 0);
@@ -101,7 +101,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     return draw(choices, chosen);
   }
 
-  /// Jobs end well, stores and loads are completed, requests go; then caches are reset.
+  /// Jobs succeed, stores and loads complete, requests finish; then caches are reset.
   std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
     see(now);
     for (const Transfer& job : jobs_) {
@@ -138,7 +138,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
  private:
   using Keys = std::vector<std::uint32_t>;
 
-  /// Where the state is not observed after every command, the last one that was is near enough.
+  /// If the state is not observed after every command, the last observed one is near enough.
   void see(const Observation& now) {
     const bool is_missed = now.result.has_value() && *now.result == LookupResult::kMiss;
     if (is_missed && !looked_up_.empty() && contains(below_, looked_up_.back())) {
@@ -177,7 +177,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     see_failed_promotions(promoted);
   }
 
-  /// What was to be promoted, is not any more, and stayed below.
+  /// Keys whose promotion ended without the block in the primary tier.
   void see_failed_promotions(const Keys& promoted) {
     for (std::uint32_t key : promoted_) {
       if (!contains(promoted, key) && contains(below_, key)) remember(doubted_, key);
@@ -185,7 +185,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     promoted_ = promoted;
   }
 
-  /// Whether that command would find nothing to work on.
+  /// Whether the command would have nothing to work on.
   bool is_idle(std::size_t chosen) const {
     const std::string_view verb = kWeights[chosen].verb;
     if (verb == PrepareLoad::kVerb) return keys_.ready().empty();
@@ -252,14 +252,14 @@ class Generator final : public GeneratorFor<TieringTarget> {
     return TierDrop{tier, keys_.some_of(held, 2, choices)};
   }
 
-  /// Those whose file the primary tier has no block of, now.
+  /// Doubted keys without a block in the primary tier.
   Keys doubted_below() const {
     Keys keys = doubted_;
     std::erase_if(keys, [this](std::uint32_t key) { return !contains(below_, key); });
     return keys;
   }
 
-  /// One that a tier could bring, one that was looked up, or any.
+  /// A key that a tier could provide, one that was looked up, or any.
   std::uint32_t draw_key_to_look_up(Choices& choices) const {
     const Keys doubted = doubted_below();
     if (!doubted.empty() && choices.once_in(3)) return keys_.one_of(doubted, choices);
@@ -268,12 +268,12 @@ class Generator final : public GeneratorFor<TieringTarget> {
     return keys_.any(choices);
   }
 
-  /// The keys of a request: one after the other.
+  /// The keys of a request: consecutive ones.
   Keys draw_keys_to_store(Choices& choices) const {
     const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
     const Keys doubted = doubted_below();
     if (!doubted.empty() && choices.once_in(3)) return {keys_.one_of(doubted, choices)};
-    // What was missed is computed, and stored, though a tier may have it.
+    // A missed key is computed and stored, although a tier may have it.
     const Keys& missed = choices.once_in(2) ? looked_up_ : below_;
     const bool is_missed = !missed.empty() && choices.once_in(3);
     const std::uint32_t first = is_missed ? keys_.one_of(missed, choices) : keys_.any(choices);
@@ -286,7 +286,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     return keys;
   }
 
-  /// A job that is under way and was not said to be over, mostly.
+  /// Mostly a job under way that was not reported yet.
   TierFinish draw_finish(Choices& choices) {
     TierFinish command;
     command.success = !choices.once_in(5);
@@ -308,17 +308,17 @@ class Generator final : public GeneratorFor<TieringTarget> {
     return num_tiers_ == 0 || choices.once_in(64) ? num_tiers_ : choices.below(num_tiers_);
   }
 
-  /// A file tier, mostly.
+  /// Mostly a file tier.
   std::uint32_t draw_file_tier(Choices& choices) const {
     if (file_tiers_.empty() || choices.once_in(64)) return draw_tier(choices);
     return file_tiers_[choices.below(static_cast<std::uint32_t>(file_tiers_.size()))];
   }
 
-  /// One that a job of the tier soon comes to, mostly.
+  /// Mostly an operation that a job of the tier will soon perform.
   FileOperation draw_operation(std::uint32_t tier, Choices& choices) const {
     constexpr std::array<FileOperation, 4> kOfLoads = {
         FileOperation::kRead, FileOperation::kOpen, FileOperation::kSize, FileOperation::kRemove};
-    // What an opening comes to, too, besides what a store does.
+    // Operations of an opening besides those of a store.
     constexpr std::array<FileOperation, 6> kOfOpening = {
         FileOperation::kLock, FileOperation::kList,   FileOperation::kRemove,
         FileOperation::kSize, FileOperation::kCreate, FileOperation::kWrite};
@@ -335,11 +335,11 @@ class Generator final : public GeneratorFor<TieringTarget> {
                                           : choices.below(kOperations.size())];
   }
 
-  /// What storing or loading a block soon comes to.
+  /// Faults of operations that a store or load of a block will soon perform.
   TierFaults draw_faults(Choices& choices) {
     TierFaults command{draw_file_tier(choices), {}};
     is_to_open_ = choices.once_in(8);
-    // What a tier writes when it is opened can neither be written whole nor removed.
+    // A file that the tier writes when it is opened can neither be completely written nor removed.
     if (is_to_open_ && choices.once_in(6)) {
       command.faults = {{FileOperation::kSize, 0, FileError::kEIO, 0},
                         {FileOperation::kWrite, 0, FileError::kEIO, 0},
@@ -367,7 +367,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     return {draw_file_tier(choices), choices.once_in(4)};
   }
 
-  /// Of small numbers mostly, and around the last one.
+  /// Mostly with small numbers, and around the last one.
   TierWriter draw_writer(Choices& choices) const {
     constexpr std::array<WriterAct, 7> kActs = {
         WriterAct::kClaims, WriterAct::kClaims, WriterAct::kWrites, WriterAct::kWrites,
@@ -378,7 +378,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     return {tier, number, kActs[choices.below(kActs.size())]};
   }
 
-  /// Of a block that is there, mostly.
+  /// Mostly of an existing block.
   TierDamage draw_damage(Choices& choices) {
     // A second flip of a bit mends the file.
     if (last_flip_ && choices.once_in(4)) return *last_flip_;
@@ -408,10 +408,10 @@ class Generator final : public GeneratorFor<TieringTarget> {
   Keys storing_;                   ///< being written by a store
   Keys loading_;                   ///< being read by a load
   std::string looking_up_;         ///< the request of the last lookup
-  Keys looked_up_;                 ///< lately, the last at the end
+  Keys looked_up_;                 ///< recently, oldest first
   Keys promoted_;                  ///< waiting for a promotion or under way in one
-  Keys doubted_;                   ///< missed lately, or not promoted, although a tier holds them
-  Keys finished_;                  ///< jobs, lately
+  Keys doubted_;                   ///< recently missed or not promoted, although a tier holds them
+  Keys finished_;                  ///< jobs, recently
   std::set<std::uint32_t> ended_;  ///< jobs, in a tail
   bool is_to_open_ = false;        ///< the last plan is about opening a tier
   std::uint32_t num_resets_ = 0;   ///< commands of a tail since nothing is under way

@@ -1,4 +1,4 @@
-/// What a suite of runs has reached: a green suite in which no promotion failed has shown nothing
+/// Coverage goals of target tiering: a green suite in which no promotion failed has shown nothing
 /// about failed promotions.
 
 #include <algorithm>
@@ -26,8 +26,9 @@ constexpr Goal kGoals[] = {
     {"miss_in_every_tier", "a lookup asked every tier in vain"},
     {"promotion_begun", "a lookup began a promotion"},
     {"promotion_of_a_lower_tier", "the first tier did not have what another had"},
-    {"promotion_evicted", "a block had to go for a promotion"},
-    {"promotion_had_no_room", "a block in a tier was missed because nothing could go for it"},
+    {"promotion_evicted", "a promotion evicted a block"},
+    {"promotion_had_no_room",
+     "a block in a tier was missed because nothing could be evicted for it"},
     {"put_off_by_a_store", "a lookup found a store under way"},
     {"put_off_by_a_promotion", "a lookup found a promotion under way"},
     {"put_off_by_a_tier", "a tier asked for a retry"},
@@ -45,7 +46,7 @@ constexpr Goal kGoals[] = {
     {"request_level_cascade", "a tier at request level got blocks that were there"},
     {"pending_left_out", "a cascade at request level left out what is being written"},
     {"failed_store_stayed", "a store failed and went to no tier"},
-    {"store_failed_for_cascades", "a store could not be while cascades held blocks"},
+    {"store_failed_for_cascades", "a store was impossible while cascades held blocks"},
     {"load_and_cascade", "a load read a block of a cascade"},
     {"several_jobs_reported", "one tier reported several jobs at once"},
     {"strange_result_passed_over", "a tier reported a job that it does not have"},
@@ -54,8 +55,8 @@ constexpr Goal kGoals[] = {
     {"removed_event", "an event reported removed blocks"},
     {"promoted_from_file", "a load of a file tier was done"},
     {"cascaded_to_file", "a store of a file tier was done"},
-    {"file_store_failed", "files kept a store from being done"},
-    {"file_load_failed", "files kept a load from being done"},
+    {"file_store_failed", "a store of a file tier failed"},
+    {"file_load_failed", "a load of a file tier failed"},
     {"disk_full", "a store failed while the disk was to be full"},
     {"permission_denied", "a job failed while permission was to be denied"},
     {"short_transfer_went_on", "a job was done while a read or write was to be short"},
@@ -63,10 +64,10 @@ constexpr Goal kGoals[] = {
     {"bad_file_removed", "a load removed the file"},
     {"doubtful_file_missed", "a file was missed after a load that failed"},
     {"temporary_file_left", "a temporary file could not be removed"},
-    {"leavings_reclaimed", "a tier that opened removed what a dead writer had left"},
+    {"leavings_reclaimed", "a tier that opened removed what a writer that exited had left"},
     {"number_overtaken", "another writer had number 0 when the tier opened"},
     {"no_writer", "a tier opened and holds no lock"},
-    {"writer_at_last", "a store made a writer of a tier that was none"},
+    {"writer_at_last", "a store made a tier a writer that was none before"},
 };
 
 using Keys = std::vector<std::uint32_t>;
@@ -285,7 +286,7 @@ class Counter : public GoalCounter<TieringTarget, kGoals> {
     }
   }
 
-  /// A job that a file tier tried to carry out, and what was to go wrong.
+  /// A job that a file tier tried to carry out, and the planned faults.
   struct Tried {
     Transfer job;
     std::vector<Fault> faults;

@@ -1,6 +1,6 @@
-/// What must hold of one tiering manager and the file tiers below it, whatever any other
-/// implementation says and whatever the release: slots hold what their keys name, transfers pin
-/// their blocks, jobs end once, and nothing waits for ever.
+/// The rules of target tiering. They hold for any correct tiering manager and the file tiers below
+/// it, of any release: slots hold the bytes of their keys, transfers pin their blocks, jobs end
+/// once, and nothing waits for ever.
 
 #include <algorithm>
 #include <cstddef>
@@ -32,7 +32,7 @@ namespace {
 /// Every invariant: what the command line and the documentation list.
 constexpr Invariant kInvariants[] = {
     {"tiering.1", "blocks_and_numbers_add_up",
-     "a key stands once in the lists, each block has a slot of its own, and the numbers are those "
+     "a key occurs once in the lists, each block has a slot of its own, and the numbers are those "
      "of the lists"},
     {"tiering.2", "what_is_ready_is_complete",
      "a block is ready, found, loaded or stored further down only while its slot holds its key, "
@@ -109,8 +109,8 @@ std::optional<std::uint32_t> tier_of(const Command& command) {
       command);
 }
 
-/// The model holds which slots are complete and which transfers are under way, by answers and calls
-/// on the tiers. An observation without the lists is checked by these alone.
+/// The model holds which slots are complete and which transfers are under way, from answers and
+/// calls on the tiers. An observation without the lists is checked by these alone.
 class Invariants final : public RulesFor<TieringTarget> {
  public:
   Invariants(const Config& config, const OffloadingManagerConfig& primary)
@@ -123,7 +123,7 @@ class Invariants final : public RulesFor<TieringTarget> {
   std::optional<Divergence> check(const Command& command, const Observation* before,
                                   const Observation& observation, const World& /*world*/) override {
     const bool is_accepted = observation.error == ErrorCode::kNone;
-    // What a store brings goes down in the same command; all else comes after the poll.
+    // Blocks of a store cascade in the same command; all other calls come after the poll.
     const auto* const ended = std::get_if<CompleteStore>(&command);
     if (is_accepted && ended) take_in_end(*ended);
     if (observation.tier_calls.has_value()) {
@@ -153,7 +153,7 @@ class Invariants final : public RulesFor<TieringTarget> {
   }
 
   void fill(SlotId slot, std::uint32_t key) {
-    // A promotion that is queued may have got the slot where the key was before.
+    // A queued promotion may have got the slot where the key was before.
     std::erase_if(complete_, [key](const auto& each) { return each.second == key; });
     complete_[slot] = key;
   }
@@ -290,7 +290,7 @@ class Invariants final : public RulesFor<TieringTarget> {
     return std::nullopt;
   }
 
-  /// That each key can be read in its slot.
+  /// Checks that each key can be read in its slot.
   Found check_complete(std::string_view member, const Keys& keys,
                        const std::vector<SlotId>& slots) const {
     for (std::size_t index = 0; index < keys.size(); ++index) {

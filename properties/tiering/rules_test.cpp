@@ -77,7 +77,7 @@ TEST(TieringInvariants, BlocksAndNumbersAddUp) {
 }
 
 TEST(TieringInvariants, WhatIsReadyIsComplete) {
-  // A promotion that failed, or a store, passes for done.
+  // A failed promotion or store is reported as done.
   expect_caught("tiering.2", [](const Command&, Observation& shown) {
     Entry* const block = find_block(shown, [](const Entry& each) { return !each.ready; });
     if (!block) return false;
@@ -214,7 +214,7 @@ TEST(TieringInvariants, SlotsHoldTheirBlocks) {
   });
 }
 
-/// Of a file tier: where there are any, blocks are shown as damaged or not.
+/// With file tiers, blocks are shown as damaged or not.
 TEST(TieringInvariants, FilesKeepWhatWasStored) {
   const auto expect_caught_of_files = [](const Lie& lie) {
     expect_caught("tiering.12", [&](const Command& command, Observation& shown) {
@@ -239,7 +239,7 @@ TEST(TieringInvariants, FilesKeepWhatWasStored) {
     }
     return has_lied;
   });
-  // A file that is there is missed, one that is not is found; a job ends otherwise than it did.
+  // An existing file is missed, a missing one is found; a job has another result.
   struct Answer {
     std::string_view method, was, is;
   };

@@ -1,8 +1,8 @@
 #pragma once
 
-/// The bytes of the CPU cache's slots, as the copy engines of all ranks write them: a rank's part
-/// of a slot is written when its transfer has ended well, and holds something else from the
-/// transfer's beginning on. What a block's bytes have to be follows from its key
+/// The bytes of the CPU cache's slots, as the copy engines of all ranks write them. A rank's part
+/// of a slot is written when its transfer has succeeded; until then, from the start of the
+/// transfer, it holds other bytes. The key of a block determines its bytes
 /// (contract/tiering/tier_files.h).
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class SlotBytes {
   /// A store copies that block there.
   void plan(JobId job, SlotId slot, OffloadKey key) { keys_[{job, slot}] = std::move(key); }
 
-  /// A rank's transfer was submitted, or came further.
+  /// A rank's transfer was submitted or made progress.
   void on_progress(std::uint32_t rank, const ScriptedTransferEngine::Transfer& transfer) {
     const bool begins = transfer.progress == TransferProgress::kSubmitted;
     if (!transfer.job.spec.is_store) return;

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What drivers with scripted tiers below their implementation do alike: their commands on files,
-/// and showing the tiers and the jobs with them (contract/tiering/tier_records.h). `show_keys(keys,
-/// shown)` writes keys over a list of the target's.
+/// What drivers with scripted tiers have in common: commands on files, and observations of the
+/// tiers and their jobs (contract/tiering/tier_records.h). `show_keys(keys, shown)` replaces a list
+/// of the target by keys.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,7 @@ inline ScriptedTier& scripted_tier_at(std::span<SecondaryTierHandle> tiers, std:
   return dynamic_cast<ScriptedTier&>(*tiers[place].get());
 }
 
-/// Errors: kBadRange: no call can fail as one of them says; nothing is planned.
+/// Errors: kBadRange: no call can fail in the way that a fault says; nothing is planned.
 inline ErrorCode plan_faults(const std::vector<tiering::Fault>& planned, TierFiles& files) {
   std::vector<FileFault> faults;
   for (const tiering::Fault& each : planned) {
@@ -42,8 +42,8 @@ inline ErrorCode plan_faults(const std::vector<tiering::Fault>& planned, TierFil
   return ErrorCode::kNone;
 }
 
-/// What the file of `key` becomes. at: the bit, or in what the size differs from the right one;
-/// other: whose file it is replaced by.
+/// Damages the file of `key`. at: the bit, or the difference from the right size; other: the key
+/// whose file replaces it.
 inline void damage_file(TierFiles& files, OffloadKeyView key, FileDamage damage, std::uint32_t at,
                         OffloadKeyView other, std::uint64_t block_bytes) {
   const std::uint64_t right_size = kBlockFileHeaderBytes + block_bytes;
@@ -63,7 +63,7 @@ inline void damage_file(TierFiles& files, OffloadKeyView key, FileDamage damage,
   }
 }
 
-/// Takes the calls out of the list; where there were none, nothing is shown.
+/// Takes the calls out of the list; if there were none, nothing is shown.
 template <class Keys, class ShowKeys>
 void show_tier_calls(TierCalls& calls, Reusable<std::vector<tiering::CallRecordOf<Keys>>>& shown,
                      ShowKeys show_keys) {
@@ -107,7 +107,7 @@ void show_tier_transfers(const std::vector<TierTransferState>& transfers,
   }
 }
 
-/// In the order in which the target's keys ascend.
+/// In ascending order of the target's keys.
 template <class Keys, class ShowKeys>
 void show_tiers(std::span<SecondaryTierHandle> tiers,
                 std::vector<tiering::TierStateOf<Keys>>& shown, ShowKeys show_keys) {
@@ -121,7 +121,7 @@ void show_tiers(std::span<SecondaryTierHandle> tiers,
   }
 }
 
-/// The blocks that can be found in the primary tier although their slot holds something else.
+/// The blocks that a lookup finds in the primary tier although their slot holds other content.
 template <class Show>
 void for_each_damaged(const PolicyLists& lists, PrimaryKvView primary, Show show) {
   for (const auto* blocks : {&lists.t1, &lists.t2}) {

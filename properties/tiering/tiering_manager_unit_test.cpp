@@ -1,5 +1,5 @@
 // The rules and refusals of the tiering manager on both sides, with a few slots above scripted
-// tiers. What a rule does to the tiers is read from the calls that they noted.
+// tiers. The recorded calls show what a rule does to the tiers.
 
 #include <cstdint>
 #include <memory>
@@ -26,7 +26,7 @@ OffloadingManagerConfig config_of(std::uint32_t capacity) {
   return config;
 }
 
-/// A manager with scripted tiers below it, and short words for what it does.
+/// A manager with scripted tiers below it, and short names for its operations.
 template <class TieringOffloadingManager>
 class Scene {
  public:
@@ -38,7 +38,7 @@ class Scene {
     return dynamic_cast<ScriptedTier&>(*manager_.tiers()[place].get());
   }
 
-  /// "keys -> slots", or "no" if nothing can go.
+  /// "keys -> slots", or "no" if nothing can be evicted.
   std::string prepare(const Keys& keys, std::string_view request = "A") {
     bool stored = false;
     PrepareStoreOutput out;
@@ -69,7 +69,7 @@ class Scene {
     tier(place).finish(job, success);
   }
 
-  /// The calls since the last time that move something: "store 0 of A at 1: 5@0 6@1", "load ...".
+  /// The stores and loads since the last time: "store 0 of A at 1: 5@0 6@1", "load ...".
   std::string transfers() {
     std::string text;
     for (const TierCall& call : *calls_) {

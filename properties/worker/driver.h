@@ -1,6 +1,6 @@
 #pragma once
 
-/// Puts any copy workers that satisfy the concept through the interface that a lockstep drives.
+/// Connects any copy workers that satisfy the concept to the interface that a lockstep drives.
 
 #include <cstdint>
 #include <memory>
@@ -18,8 +18,8 @@
 
 namespace kvfence {
 
-/// make_worker makes a std::unique_ptr of the workers from their options: the place where a planted
-/// variant gets its bug.
+/// make_worker makes a std::unique_ptr of the workers from their options: a planted variant gets
+/// its bug there.
 template <worker::CopyWorkers Worker, class MakeWorker>
 class WorkerDriver final : public DriverOf<WorkerTarget> {
  public:
@@ -82,7 +82,7 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
     observed().num_stray_bytes.emplace() = worker_->num_stray_bytes();
   }
 
-  /// Where the command reports what is over: empty.
+  /// The list, empty, in which the command reports what has ended.
   std::vector<worker::Ended>& ended() {
     std::vector<worker::Ended>& list = observed().finished_jobs.emplace();
     list.clear();
@@ -112,7 +112,7 @@ class WorkerDriver final : public DriverOf<WorkerTarget> {
   }
 
   ErrorCode run(const worker::FailNext& command) {
-    // When a device is lost that is not commanded, nobody can say.
+    // It is not determined when a device that is not commanded is lost.
     const bool can_be = command.fault != worker::Fault::kSticky || options_.is_commanded();
     if (!can_be || command.rank >= options_.num_ranks) return ErrorCode::kNotInConfig;
     worker_->fail_next(command.rank, command.fault);

@@ -1,5 +1,5 @@
-/// Draws configurations and commands for the worker target: few blocks, so that transfers meet;
-/// arguments that are mostly sensible for the transfers under way and now and then are not.
+/// Draws configurations and commands for target worker: few blocks, so that transfers meet, and
+/// arguments that mostly fit the transfers under way.
 
 #include <algorithm>
 #include <array>
@@ -20,7 +20,7 @@
 namespace kvfence::worker {
 namespace {
 
-/// How much an episode may favour each command.
+/// The usual weight of each command.
 constexpr VerbWeights<Command> kWeights = {{
     {GetFinished::kVerb, 10},
     {TransferAsync::kVerb, 16},
@@ -31,7 +31,7 @@ constexpr VerbWeights<Command> kWeights = {{
     {Advance::kVerb, 24},
     {FailNext::kVerb, 2},
 }};
-/// Shutdown comes once in so many commands: nothing happens after it.
+/// A shutdown is drawn once in so many commands: nothing happens after it.
 constexpr std::uint32_t kShutdownOnceIn = 256;
 
 constexpr std::array<Stream, 3> kStreams = {Stream::kCompute, Stream::kStore, Stream::kLoad};
@@ -39,7 +39,7 @@ constexpr std::array<Fault, 5> kFaultKinds = {Fault::kCopy, Fault::kWait, Fault:
                                               Fault::kLate, Fault::kPartial};
 /// A device is lost once in so many faults: nothing runs after it.
 constexpr std::uint32_t kStickyOnceIn = 8;
-/// Mostly, devices are commanded, and of one rank.
+/// Mostly there is one rank, and devices are commanded.
 constexpr std::uint32_t kFreeOnceIn = 3;
 constexpr std::uint32_t kRanksOnceIn = 4;
 constexpr std::array<Schedule, 4> kFreeSchedules = {Schedule::kEager, Schedule::kLazy,
@@ -51,15 +51,15 @@ constexpr std::array<Path, 4> kPaths = {Path::kBatched, Path::kLooped, Path::kSt
 
 class Generator final : public GeneratorFor<WorkerTarget> {
  public:
-  /// Draws the weights of this episode: some commands often, some hardly ever, some not at all.
+  /// Draws the weights of this episode.
   Generator(const Config& config, Choices& choices)
       : config_(config), swarm_(usual_weights(kWeights), kWildHabits, choices) {
-    // Without transfers that run and forwards that fill blocks nothing else happens.
+    // Nothing else happens without transfers that run and forwards that fill blocks.
     for (std::size_t index : {index_of<TransferAsync>(kWeights), index_of<Advance>(kWeights),
                               index_of<Forward>(kWeights), index_of<GetFinished>(kWeights)}) {
       swarm_.raise(index);
     }
-    // A free device makes progress by itself, and asking ends all that is in flight.
+    // A free device makes progress by itself, and a poll ends all that is in flight.
     if (!config.is_commanded()) {
       swarm_.set(index_of<Advance>(kWeights), 8);
       swarm_.set(index_of<GetFinished>(kWeights), 5);
@@ -77,7 +77,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     return last_;
   }
 
-  /// Every stream of every rank gets on, in turn.
+  /// Advances every stream of every rank in turn.
   std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
     see(now);
     const auto num_streams = static_cast<std::uint32_t>(kStreams.size());
@@ -97,7 +97,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
   }
 
  private:
-  /// Takes in what became of the last command.
+  /// Applies the result of the last command.
   void see(const Observation& now) {
     if (const auto* submitted = std::get_if<TransferAsync>(&last_)) {
       if (now.error == ErrorCode::kNone) jobs_.push_back(*submitted);
@@ -147,7 +147,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     command.cpu_blocks = some_of(
         config_.num_cpu_blocks, static_cast<std::uint32_t>(num_cpu_blocks),
         [&](std::uint32_t block) { return !is_used(block, false, command.direction); }, choices);
-    // What is left over of GPU blocks for which there are no CPU blocks.
+    // GPU blocks in excess of the CPU blocks.
     const auto num_fitting =
         static_cast<std::uint32_t>(command.cpu_blocks.size()) * config_.block_size_factor;
     if (num_fitting < skipped + command.gpu_blocks.size() && !choices.once_in(8)) {
@@ -197,7 +197,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     return choices.once_in(128) ? 1 : 0;
   }
 
-  /// Up to `count` different numbers below the bound, of those that `is_free`, mostly.
+  /// Up to `count` different numbers below the bound, mostly such that `is_free`.
   template <class IsFree>
   std::vector<std::uint32_t> some_of(std::uint32_t bound, std::uint32_t count, IsFree is_free,
                                      Choices& choices) const {
@@ -211,7 +211,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     return numbers;
   }
 
-  /// Whether a transfer under way in another direction than this one names it.
+  /// Whether a transfer under way in another direction names it.
   bool is_used(std::uint32_t number, bool on_gpu, std::optional<Direction> direction) const {
     return std::ranges::any_of(jobs_, [&](const TransferAsync& job) {
       const std::vector<std::uint32_t>& blocks = on_gpu ? job.gpu_blocks : job.cpu_blocks;

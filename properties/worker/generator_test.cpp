@@ -1,5 +1,5 @@
-// Goal: a tail ends all that is under way, whoever decides when devices run. Method: random
-// episodes on the reference, each with a tail.
+// Goal: a tail ends all that is under way, with every schedule. Method: random episodes on the
+// reference, each with a tail.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-/// What a suite of runs has reached: a green suite in which no store waited for a forward has shown
+/// Coverage goals of target worker: a green suite in which no store waited for a forward has shown
 /// nothing about order.
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr Goal kGoals[] = {
     {"load_reported", "a load was reported as a success"},
     {"failure_reported", "a transfer was reported as a failure"},
     {"both_directions_in_flight", "an answer reports stores and loads"},
-    {"first_block_skipped", "a transfer began in the midst of a CPU block"},
+    {"first_block_skipped", "a transfer began in the middle of a CPU block"},
     {"transfer_of_nothing", "a transfer without blocks was taken"},
     {"transfer_blocked", "a transfer ran that could not run before a forward had"},
     {"report_held_back", "nothing was reported although transfers are in flight"},
@@ -34,11 +34,12 @@ constexpr Goal kGoals[] = {
     {"record_failed", "the end of a transfer could not be recorded"},
     {"end_denied", "the end of a transfer was denied for a while"},
     {"part_ran", "a part of a transfer ran"},
-    {"page_undefined", "what a page holds was undefined, for a write may have been under way"},
+    {"page_undefined",
+     "the content of a page was undefined because a write may have been under way"},
     {"copy_failed_in_part", "a transfer failed after a part of it"},
     {"device_lost", "a transfer ran into an error that ends all work"},
     {"failed_by_the_loss", "a device is lost, and more transfers failed than have met a fault"},
-    {"free_device_reported", "transfers were reported that no command has made run"},
+    {"free_device_reported", "transfers were reported that no command ran"},
     {"ranks_reported", "several ranks reported a transfer"},
     {"failed_on_a_rank", "a transfer failed on one of several ranks"},
 };
@@ -117,8 +118,8 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
   std::uint32_t num_faults_ = 0;  ///< met
   std::uint32_t num_failed_ = 0;
   bool is_lost_ = false;  ///< a transfer has met the error that ends a device
-  /// The streams whose transfers could not run when they were last asked to; nothing but the device
-  /// has done anything since.
+  /// The streams whose transfers could not run in the last attempt; only the device has done
+  /// anything since.
   std::vector<std::pair<Stream, std::uint32_t>> idle_streams_;
 };
 

@@ -1,5 +1,5 @@
-/// What must hold of one copy worker, whatever any other implementation says. The rules are those
-/// of contract/worker/worker.h, turned into statements about observations.
+/// The rules of target worker. They hold for any correct copy worker: the rules of
+/// contract/worker/worker.h as statements about observations.
 
 #include <algorithm>
 #include <cstddef>
@@ -55,12 +55,12 @@ bool share(const Numbers& a, const Numbers& b) {
   return std::ranges::any_of(a, [&b](std::uint32_t number) { return contains(b, number); });
 }
 
-/// Whether a copy of one may lie over a copy of the other.
+/// Whether both transfers name the same block.
 bool overlap(const Transfer& a, const Transfer& b) {
   return share(a.gpu_blocks, b.gpu_blocks) || share(a.cpu_blocks, b.cpu_blocks);
 }
 
-/// What a page holds, with nothing as generation 0.
+/// The content of a page; generation 0 if there is none.
 Page page_at(const std::vector<Page>& pages, std::uint32_t rank, std::uint32_t number) {
   for (const Page& page : pages) {
     if (page.rank == rank && page.number == number) return page;
@@ -143,7 +143,7 @@ class Invariants final : public RulesFor<WorkerTarget> {
     }
   }
 
-  /// A fault that was armed and is not any more has been met.
+  /// A fault that is no longer armed has occurred.
   void take_in_fault(Fault next_fault) {
     if (fails(next_fault_) && next_fault == Fault::kNone) {
       ++num_faults_met_;
@@ -190,7 +190,7 @@ class Invariants final : public RulesFor<WorkerTarget> {
     for (std::size_t index = 0; index < reported.size(); ++index) {
       const Transfer& transfer = reported[index];
       const auto is_over_it = [&](const Transfer& other) { return overlap(other, transfer); };
-      // A failure, too, may have copied something.
+      // A failed transfer may have copied something, too.
       const auto later = reported.begin() + static_cast<std::ptrdiff_t>(index) + 1;
       if (!finished[index].succeeded || std::any_of(later, reported.end(), is_over_it) ||
           std::ranges::any_of(jobs_, is_over_it)) {

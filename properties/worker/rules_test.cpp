@@ -1,5 +1,5 @@
-/// Goal: each invariant of the worker target is silent about a right run and turns red at one wrong
-/// member. Method: a short right run, of which one observation is changed.
+/// Goal: each rule of target worker passes a right run and reports one wrong member. Method: a
+/// short right run in which one observation is changed.
 
 #include <functional>
 #include <optional>
@@ -47,7 +47,7 @@ std::vector<Shown> right_run() {
   return run;
 }
 
-/// A store that fails, since its copies could not be enqueued.
+/// A store that fails because its copies could not be enqueued.
 std::vector<Shown> failing_run() {
   const Page on_gpu{.number = 2, .of_block = 2, .generation = 1};
   std::vector<Shown> run;
