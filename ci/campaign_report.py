@@ -3,8 +3,8 @@
 
     python3 ci/campaign_report.py FOLDER... [--json]
 
-A FOLDER is one that `ci/campaign --out` has written, or holds such folders, as those of the shards of one campaign.
-Shards are added up: their commands, the best that one of them reached, findings with the same name as one.
+A FOLDER is one that `ci/campaign --out` has written, or contains such folders, such as the shards of one campaign.
+Shards are added up: the sum of their commands, the best coverage of one of them, findings of the same name once.
 Exit codes: 0 nothing found; 1 something was; 2 a folder holds no campaign.
 """
 
@@ -47,7 +47,7 @@ def add_curve(curves, file):
 
 
 def curve_of(shards):
-    """The points of one curve: what shards did by the same time is added, what they reached is the best of them."""
+    """The points of one curve: the sum of what shards ran by the same time, and the best coverage of one of them."""
     points = []
     for place in range(max(len(rows) for rows in shards)):
         at = [rows[min(place, len(rows) - 1)] for rows in shards]
@@ -69,8 +69,8 @@ def summary(curves):
 
 
 def picture(points):
-    """How much was reached by each of WIDTH equal parts of the commands, as characters of growing weight; the lightest is what
-    the first check had reached, so that a flat end is seen."""
+    """The coverage at the end of each of WIDTH equal parts of the commands, as characters of growing weight; the lightest
+    stands for the coverage of the first check, so that a flat end is visible."""
     first, last, total = points[0]["reached"], points[-1]["reached"], points[-1]["commands"]
     text = ""
     for column in range(1, WIDTH + 1):

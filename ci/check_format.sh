@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks that every C++ file is laid out as .clang-format says.
+# Checks that every C++ file has the layout of .clang-format.
 #
-#   ci/check_format.sh [--fix]    --fix: lays them out
+#   ci/check_format.sh [--fix]    --fix: formats them
 #
-# Exit codes: 0 all are; 1 one is not; 77 no clang-format of version 14 here, the one whose layout counts.
+# Exit codes: 0 all have; 1 one has not; 77 there is no clang-format of version 14, whose layout counts.
 . "$(dirname "$0")/lib.sh"
 
 version=$(clang-format --version 2>/dev/null | sed -n 's/.*version \([0-9]*\)\..*/\1/p' || true)

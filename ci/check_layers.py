@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Checks that every #include follows the picture of the layers; ci/README.md shows it.
+"""Checks that every #include follows the layers, as shown in ci/README.md.
 
     L3   scenarios/   fuzz/   properties/*_test.cpp   properties/bench/
     L2   properties/                        knows concepts, never an implementation
     L1   reference/   optimized/   cuda/    never each other
     L0   contract/
 
-Within a layer, components stand in an order too (COMPONENTS): optimized/pool knows nothing of optimized/scheduler.
+Within a layer, components have an order too (COMPONENTS): optimized/pool does not include optimized/scheduler.
 
-The library targets of CMake cannot do this: all folders share one include root. Exit codes: 0 clean, 1 not.
+The library targets of CMake cannot check this: all folders share one include root. Exit codes: 0 clean, 1 not.
 """
 
 import fnmatch
@@ -41,11 +41,11 @@ MAY_INCLUDE = tuple((pattern, BELOW_L3) for pattern in NAME_IMPLEMENTATIONS) + (
     ("scenarios/*", BELOW_L3 + ("scenarios",)),
 )
 
-# The components of a layer, from below: a room includes those of its layer that stand before it.
+# The components of a layer, lowest first: a room includes only earlier ones of its layer.
 COMPONENTS = ("core", "base", "pool", "eviction", "kv_cache", "offload", "files", "worker", "connectors", "scripted",
               "scheduler", "tiering", "connectors/*", "engine", "planted")
 ORDERED = ("contract", "reference", "optimized", "properties")
-# What stands in another component's way, each with the reason.
+# Exceptions to the order, each with the reason.
 COMPONENT_EXCEPTIONS = {
     "contract/core/digest.cpp": "digests are of block hashes, whose library calls stand there",
     "contract/core/shared_fields.h": "the fields of a request",
@@ -54,22 +54,22 @@ COMPONENT_EXCEPTIONS = {
     "contract/connectors/test_connector_library.cpp": "what a test opens",
 }
 
-# The exception: where the implementations are plugged together, once for all of L3.
+# The exception: this file plugs the implementations together, once for all of L3.
 PLUG = "scenarios/targets/targets.h"
 
 # The instrumented copies, which ci/plant.py writes at build time: "planted/<layer>/x.h" is a copy of "<layer>/x.h",
 # for the tests of that file and for code that plugs implementations together, shows what a bug does, or measures it.
 COPY = "planted/"
 COPY_USERS = ("scenarios/targets/*", "scenarios/story/*", "cuda/figures/held_races.cpp")
-# Their switch, what they count, and the list of their bugs, for the same.
+# The switch of the copies, their counters, and the list of their bugs, for the same users.
 SWITCHES = ("properties/planted/switches.h", "properties/planted/bugs.h")
 
-# Projects for themselves, to be copied out: their own headers lie beside them.
+# Separate projects, to be copied: their own headers lie beside them.
 EXAMPLES = "scenarios/examples/"
 
-# Files that need a compiler and nothing else: the standard library is all they may include besides.
+# Files that need only a compiler: besides they may include only the standard library.
 STD_ONLY = ("contract/*.h", "reference/*", "optimized/*")
-# But for those that make system calls: the file tier's, and the one that asks for huge pages.
+# Except files with system calls: those of the file tier, and the one that asks for huge pages.
 SYSTEM_CALLS = ("optimized/base/huge_pages.cpp", "optimized/files/posix_file_operations.cpp")
 PRODUCT = ("contract/*", "reference/*", "optimized/*", "cuda/*", "scenarios/*")
 TEST_FILES = ("*_test.cpp", "*/bench/*")
@@ -120,7 +120,7 @@ def check_include(root, path, quoted, angled):
 
 
 def component_of(path):
-    """The place of a file's component in COMPONENTS; None where its layer has no order, or for no component."""
+    """The index of a file's component in COMPONENTS; None if its layer has no order or the file has no component."""
     layer, _, room = str(pathlib.PurePosixPath(path).parent).partition("/")
     if layer not in ORDERED:
         return None

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks what no compiler and no formatter does: muted tests, paths of one machine, stale paths in
+"""Checks what compilers and formatters do not: muted tests, paths of one machine, stale paths in
 documents, and the like. RULES lists the rules, each a function from a file to its findings.
 
-A rule that is wrong about a file is mended here; there is no comment that switches one off.
+If a rule is wrong about a file, fix the rule; there is no comment that switches one off.
 Exit codes: 0 clean, 1 not.
 """
 
@@ -12,16 +12,16 @@ import sys
 
 from tree import Finding, main, read_text
 
-# Data, not prose: kept byte for byte as it came, or made to be malformed.
+# Data, not prose: kept byte by byte as received, or malformed on purpose.
 DATA = (".jsonl", ".kvs", ".bin")
 DATA_FOLDERS = ("fuzz/corpus/",)
 CPP = (".h", ".cpp", ".cu", ".cuh")
-# A licence is quoted, not written.
+# The text of the licence is not ours.
 QUOTED = ("LICENSE",)
 
 
 class Source:
-    """One file as the rules see it; `root` and `files` for those that look at the rest."""
+    """One file as the rules see it; `root` and `files` for rules that need other files."""
 
     def __init__(self, root, files, path, text):
         self.root, self.files, self.path, self.text = root, files, path, text
@@ -48,7 +48,7 @@ def rule(name):
 
 
 def search(source, pattern, message):
-    """(line, message) for each line that holds the pattern; `{}` in the message is what was found."""
+    """(line, message) for each line with the pattern; `{}` in the message becomes the match."""
     for number, line in enumerate(source.lines, start=1):
         found = re.search(pattern, line)
         if found:
@@ -112,7 +112,7 @@ def plain_assert(source):
 
 @rule("long-comment")
 def long_comment(source):
-    # clang-format lays out code and leaves comments alone: it would run their lists into paragraphs.
+    # clang-format does not format comments here: it would join their lists to paragraphs.
     if source.is_cpp:
         yield from search(source, r"^\s*//.{99,}$", "a comment of more than 100 columns")
 
@@ -150,14 +150,14 @@ def header_comment(source):
             yield 1, "a header says first what it is, in a comment"
 
 
-# What builds without the CUDA toolkit know of the runtime. Those with it would compile anything else too.
+# The runtime API that builds without the CUDA toolkit declare. Builds with it would accept anything else, too.
 DECLARATIONS = "cuda/virtual/declarations/cuda_runtime_api.h"
 RUNTIME_NAME = re.compile(r"\bcuda[A-Z]\w*")
 
 
 @rule("undeclared-runtime-name")
 def undeclared_runtime_name(source):
-    """Kernels are for the toolkit's compiler alone; all other code has to build without it."""
+    """Only the toolkit's compiler compiles kernels; all other code has to build without it."""
     if not source.is_cpp or source.suffix in (".cu", ".cuh") or source.path == DECLARATIONS:
         return
     declarations = source.root / DECLARATIONS
@@ -179,8 +179,8 @@ PATH_WORD = re.compile(r"^[\w.-]+(?:/[\w.-]+)*/?$")
 
 @rule("stale-path")
 def stale_path(source):
-    """A link, or a path in backquotes, that names no file. A path in backquotes is a word that starts
-    with a folder of the repository, or a bare name that ends like C++."""
+    """A link, or a path in backquotes, to no file. A path in backquotes is a word that starts with a
+    folder of the repository, or a bare name with an ending of C++."""
     if source.suffix != ".md":
         return
     here = pathlib.Path(source.path).parent

@@ -1,5 +1,5 @@
 # Shared by the shell scripts of this folder: source it, do not run it.
-# It moves to the root of the repository, so every path below and in its users is relative to that.
+# It changes to the root of the repository, so every path below and in its users is relative to it.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +16,7 @@ die() {
   exit 1
 }
 
-# Seconds since the script began, and since the moment given.
+# Seconds since the script began, and since a given time.
 started_at=$SECONDS
 elapsed() { printf '%d' "$((SECONDS - ${1:-$started_at}))"; }
 
@@ -66,7 +66,7 @@ stage() {
   return "$code"
 }
 
-# Compiler cache, where there is one: an argument for `cmake`, or nothing.
+# The argument of `cmake` for a compiler cache, or nothing if there is none.
 ccache_argument() {
   if command -v ccache >/dev/null; then printf '%s' -DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
 }
@@ -82,7 +82,7 @@ listed_packages() {
   awk -v when=" $* " '!/^#/ && NF && index(when, " " $2 " ") {print $1}' ci/packages.txt
 }
 
-# missing_packages WHEN...: those of them that dpkg does not know as installed.
+# missing_packages WHEN...: those of them that are not installed according to dpkg.
 missing_packages() {
   local package
   for package in $(listed_packages "$@"); do
@@ -98,10 +98,10 @@ can_be_root() {
   sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }
 }
 
-# as_root COMMAND...: after can_be_root said yes.
+# as_root COMMAND...: only after can_be_root succeeded.
 as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi; }
 
-# install_packages PACKAGE...: through apt, asking nothing, waiting for another apt that runs.
+# install_packages PACKAGE...: through apt, without questions; waits for another running apt.
 install_packages() {
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
   as_root "${apt[@]}" update && as_root "${apt[@]}" install -y --no-install-recommends "$@"

@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def parts_of(kvfence):
-    """All that this program knows."""
+    """All parts that the program has."""
     listed = subprocess.run([kvfence, "list", "planted-bugs", "--json"], capture_output=True, text=True, check=True)
     return list(json.loads(listed.stdout))
 

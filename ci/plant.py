@@ -5,15 +5,16 @@
 
 A bug is an edit of the text of a source (properties/planted/README.md has the format). A copy of
 <layer>/<path> goes to DIR/planted/<layer>/<path>, in namespace kvfence::planted::<layer>. With --part the other files of
-the layer are the product's own: the copy stands within the layer's namespace, so that their names are found, and
-kvfence::planted::<layer> is another name of it. There the innermost block around an edit stands once per edit and once sound, in the branches of an if on the switch:
+the layer are not copied: the namespace of the copy is inside the layer's, so that their names are found, and
+kvfence::planted::<layer> is an alias of it. The copy contains the innermost block around an edit once per edit and once
+unchanged, in the branches of an if on the switch:
 
     {if (::kvfence::planted::none_of<7, 9>()) {sound text} else if (::kvfence::planted::on<7>()) {...} else {...}}
 
-Each branch has one edit alone, so edits may overlap. Edits of the kind "always" have no switch: they count operations
-and bound loops that a broken structure would not end. --table writes the list of all bugs as C++.
+Each branch has one edit, so edits may overlap. Edits of the kind "always" have no switch: they count operations, and
+bound loops that would not end in a broken structure. --table writes the list of all bugs as C++.
 
-An edit has to match exactly once, by C++ tokens; else nothing is written, and each such edit is named.
+An edit has to match exactly once, by C++ tokens; else nothing is written, and each such edit is reported.
 Exit codes: 0 written, 1 an edit is wrong.
 """
 
@@ -65,7 +66,7 @@ def tokens_of(text):
 
 @dataclasses.dataclass
 class Part:
-    """One change of one file, and where it fell: the tokens [first, last) become the text."""
+    """One change of one file, and its place: the tokens [first, last) become the text."""
 
     path: str
     function: str
@@ -95,7 +96,7 @@ class Edit:
 
 
 def parse_edits(path, text):
-    """The edits of one file; its name is that of the room."""
+    """The edits of one file, which has the name of the room."""
     room = pathlib.PurePath(path).stem
     edits = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -129,7 +130,7 @@ def parse_edits(path, text):
 
 
 class Source:
-    """A source as tokens, with what each brace opens."""
+    """A source as tokens, with the kind of each brace."""
 
     def __init__(self, path, text):
         self.path = path
@@ -163,7 +164,7 @@ class Source:
         return partner
 
     def _head_of(self, brace):
-        """The tokens of the declaration or statement that a brace ends, what is in brackets left out."""
+        """The tokens of the declaration or statement before a brace, without those in brackets."""
         head, index = [], brace - 1
         while index >= 0:
             text = self.texts[index]
@@ -241,7 +242,7 @@ class Source:
 
 
 def open_brackets(texts):
-    """What a text closes and opens beyond itself."""
+    """The brackets that a text closes without opening them, and opens without closing them."""
     left = []
     for text in texts:
         if left and CLOSER_OF.get(left[-1]) == text:
@@ -252,7 +253,7 @@ def open_brackets(texts):
 
 
 def one_line(text):
-    """The tokens of a text with single spaces between those that stand apart."""
+    """The tokens of a text with single spaces between separated ones."""
     result, end = "", None
     for token in tokens_of(text):
         result += (" " if end is not None and token.start > end else "") + token.text
@@ -261,7 +262,7 @@ def one_line(text):
 
 
 def locate(edit, part, sources):
-    """Finds where a part applies, and what takes the place of which tokens there."""
+    """Finds where a part applies, and which tokens it replaces by which text."""
     source = sources.get(part.path)
     if source is None:
         raise edit.error(f"{part.path} is not among the copied files", part)
@@ -309,7 +310,7 @@ def locate(edit, part, sources):
         raise edit.error("its brackets differ from those that it replaces", part)
     part.text = one_line(part.new[added[0].start:added[-1].end]) if added else ""
     if not added and removed[-1] == ";":
-        part.text = ";"  # it may be all that an if has
+        part.text = ";"  # it may be the whole body of an if
 
 
 class Copy:
@@ -372,7 +373,7 @@ class Copy:
         return [change for change in self.always if start <= change[0] and change[1] <= end]
 
     def _edited(self, edit, start, end):
-        """A range with one edit and those that are always there."""
+        """A range with one edit and all edits of the kind "always"."""
         own = [change for change in self.parts[edit.number] if start <= change[0] and change[1] <= end]
         kept = []
         for low, high, text in self._within(start, end):
@@ -383,7 +384,7 @@ class Copy:
         return self._compose(start, end, own + kept)
 
     def _sound(self, start, end):
-        """A range without edits, the switches of the blocks within it included."""
+        """A range without edits, but with the switches of the blocks within it."""
         tokens, changes, covered = self.source.tokens, [], []
         places = [(tokens[brace].end, tokens[self.source.partner[brace]].start, brace) for brace in self.hosts]
         places += [(tokens[first].start, tokens[last - 1].end, (first, last)) for first, last in self.expressions]
@@ -467,7 +468,7 @@ def plant(rooms, texts, is_part=False):
     layers = sorted({path.split("/")[0] for path in texts})
     errors, planted = [], []
     for edit in (edit for edits in rooms.values() for edit in edits):
-        # Of an edit of another layer the copy of that layer reports what is wrong.
+        # The copy of the other layer reports wrong edits of that layer.
         if not any(part.path.split("/")[0] in layers for part in edit.parts):
             continue
         try:
@@ -488,7 +489,7 @@ def plant(rooms, texts, is_part=False):
 
 
 def write(path, text):
-    """Only what changed, so that nothing is compiled again without need."""
+    """Writes only changed files, so that nothing is recompiled without need."""
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -499,8 +500,8 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--edits", nargs="+", required=True, metavar="FILE", help="from the root of the repository")
-    parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="the sources, likewise")
-    parser.add_argument("--part", action="store_true", help="they are not all files of their layer")
+    parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="the sources, from the same root")
+    parser.add_argument("--part", action="store_true", help="the sources are not all files of their layer")
     parser.add_argument("--table", type=pathlib.Path)
     options = parser.parse_args(arguments)
     try:

@@ -5,7 +5,7 @@ Usage: sum_results.py RESULTS EXPECTED_SKIPS
 
 RESULTS holds one <build>.xml for each ctest run (JUnit, as ctest writes it) and gates.txt, with a line
 "name passed|failed|skipped" for each other gate. EXPECTED_SKIPS is ci/expected_skips.txt. A test that
-GoogleTest skipped inside a program that passed is a skip of its own, so that none hides there.
+GoogleTest skipped inside a program that passed counts as a skip of its own.
 
 Exit codes: 0 nothing failed and something passed; 1 otherwise; 2 unreadable input.
 """
@@ -26,7 +26,7 @@ ADAPTERS = ROOT / "scenarios" / "adapters"
 
 
 def clang_format_is_14():
-    """Whether the format check can judge here; the same question as in ci/check_format.sh."""
+    """Whether the format check can run here; the same condition as in ci/check_format.sh."""
     if not shutil.which("clang-format"):
         return False
     version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True, check=False)
@@ -34,7 +34,7 @@ def clang_format_is_14():
 
 
 def has_vllm(version):
-    """Whether the real vLLM of this release can run here; the same question as in
+    """Whether the real vLLM of this release can run here; the same condition as in
     scenarios/adapters/test_adapter.py."""
     if str(ADAPTERS) not in sys.path:
         sys.path.append(str(ADAPTERS))
@@ -50,7 +50,7 @@ def has_vllm(version):
 
 
 def has_gpu():
-    """Whether there is one; the same question as in ci/gpu."""
+    """Whether there is a GPU; the same condition as in ci/gpu."""
     return any(pathlib.Path(path).exists() for path in ("/dev/nvidiactl", "/dev/dxg"))
 
 
@@ -82,7 +82,7 @@ CONDITIONS = {
 
 
 class Outcomes:
-    """The names of what passed and was skipped; what failed, with its output."""
+    """The names of passed and skipped tests; failed ones with their output."""
 
     def __init__(self):
         self.passed = []
@@ -91,8 +91,8 @@ class Outcomes:
 
 
 def read_junit(path, outcomes):
-    """Adds the tests of one ctest run. Whatever is neither "run" nor a skip that the test asked for
-    failed, also what ctest could not start."""
+    """Adds the tests of one ctest run. A test that is neither "run" nor skipped by its own request has
+    failed, also one that ctest could not start."""
     build = path.stem
     cases = list(ElementTree.parse(path).getroot().iter("testcase"))
     for case in cases:
@@ -126,7 +126,7 @@ def read_gates(path, outcomes):
 
 
 def read_expected_skips(path, conditions):
-    """The names whose condition holds here."""
+    """The names of skips whose condition holds here."""
     expected = set()
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         if not line.strip() or line.startswith("#"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of ci/campaign: what it runs, that it goes on where it was stopped, and which findings are one."""
+"""Tests of ci/campaign: what it runs, that it continues after a stop, and which findings are the same."""
 
 import json
 import os
@@ -36,7 +36,7 @@ print(json.dumps(report))
 sys.exit(1 if "divergence" in report else 0)
 '''
 
-# Writes an input to its corpus; of engine.multi it finds something.
+# Writes an input to its corpus; for engine.multi it reports a finding.
 FUZZ_STUB = '''#!/usr/bin/env python3
 import os, pathlib, sys
 prefix = next(each for each in sys.argv if each.startswith("-artifact_prefix=")).split("=")[1]
@@ -50,7 +50,7 @@ if os.environ["KVFENCE_FUZZ_TARGET"] == "engine.multi":
 '''
 
 
-# Fails where the inputs that it replays are all those of the other one; of the repository's corpus it gets none.
+# Fails if all inputs that it replays come from the other program; it gets none of the repository's corpus.
 REPLAY_STUB = '''#!/usr/bin/env python3
 import pathlib, sys
 names = [path.name for path in pathlib.Path(sys.argv[-1]).iterdir()]
@@ -151,7 +151,7 @@ class CampaignTest(unittest.TestCase):
         self.assertIn("heap-use-after-free", (self.folder / "out" / "findings" / f"{name}.kvs").read_text())
 
     def test_a_task_of_a_slurm_array_is_a_shard(self):
-        """The tasks 3 to 5, of which this one is the second."""
+        """The second of the tasks 3 to 5."""
         task = {"SLURM_ARRAY_TASK_MIN": "3", "SLURM_ARRAY_TASK_MAX": "5", "SLURM_ARRAY_TASK_ID": "4"}
         done = subprocess.run(["bash", str(CAMPAIGN.parent / "clusters" / "campaign.sbatch"), str(self.stub),
                                str(self.folder), "--rounds", "1", "--part", "block_pool"], capture_output=True, text=True,

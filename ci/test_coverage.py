@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of ci/coverage: what it reads out of an export of llvm-cov. The samples are as clang 14 writes them."""
+"""Tests of ci/coverage: how it reads an export of llvm-cov. The samples are as clang 14 writes them."""
 
 import importlib.machinery
 import importlib.util

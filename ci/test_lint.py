@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tests of the lint scripts: each rule flags a bad sample, and lets a good one pass.
+"""Tests of the lint scripts: each rule flags a bad sample and accepts a good one.
 
-The bad samples are assembled from parts, so that this file itself stays clean.
+The bad samples are assembled from parts, so that this file itself is clean.
 """
 
 import os
@@ -109,7 +109,7 @@ LAYER_SAMPLES = {
 
 
 class WithTree(unittest.TestCase):
-    """Runs against a small repository of empty files, in a folder of its own."""
+    """Runs on a small repository of empty files in a temporary folder."""
 
     FILES = ("contract/core/types.h", "reference/pool.h", "reference/pool.cpp", "optimized/pool.h",
              "properties/core/lockstep.h", "properties/planted/switches.h", "properties/core/prop_test_support.h", "fuzz/decoder.h", "scenarios/run.h",
@@ -198,7 +198,7 @@ class TreeTest(WithTree):
 
 
 class FormatTest(WithTree):
-    """With a stand-in for clang-format, so that it says the same on every machine."""
+    """Uses a fake clang-format, so that the results are the same on every machine."""
 
     def run_with(self, version, verdict):
         stand_in = self.root / "bin" / "clang-format"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of ci/mutants: which places it changes and how, how they stand in one text, and how they are counted."""
+"""Tests of ci/mutants: which places it changes and how, how one text contains them, and how they are counted."""
 
 import importlib.machinery
 import importlib.util

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of plant.py: what an edit becomes, each way in which one is refused, and that the copies compile and run."""
+"""Tests of plant.py: the code of an edit, each way in which one is refused, and that the copies compile and run."""
 
 import pathlib
 import re
@@ -66,7 +66,7 @@ def tokens(text):
 
 
 class WhatIsRefused(unittest.TestCase):
-    """Each error names the edit, and says where and why."""
+    """Each error names the edit, the place and the reason."""
 
     def refused(self, *edits):
         with self.assertRaises(plant.EditError) as caught:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of ci/sum_results.py: what counts as passed, failed and skipped, and what cannot hide."""
+"""Tests of ci/sum_results.py: what counts as passed, failed and skipped, and that nothing is missed."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""The files of the repository that the lint scripts read, and how a finding prints."""
+"""The files of the repository that the lint scripts read, and the format of their findings."""
 
 import dataclasses
 import pathlib
@@ -23,8 +23,8 @@ class Finding:
 
 
 def project_files(root=ROOT):
-    """Paths relative to root, sorted: what git tracks or would add, or in a copy without git, everything
-    but build folders."""
+    """Sorted paths relative to root: what git tracks or would add; in a copy without git, everything
+    except build folders."""
     listed = subprocess.run(
         ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True, text=True, check=False) if (root / ".git").exists() else None
@@ -37,7 +37,7 @@ def project_files(root=ROOT):
 
 
 def read_text(path):
-    """The text of a file, or None for one that is not text (a fuzz corpus, say)."""
+    """The text of a file, or None if it is not text (a fuzz corpus, for example)."""
     data = path.read_bytes()
     if b"\0" in data:
         return None
@@ -48,7 +48,7 @@ def read_text(path):
 
 
 def report(findings, what):
-    """Prints the findings, or what was found clean; the exit code of a lint script."""
+    """Prints the findings, or that there are none; returns the exit code of a lint script."""
     for finding in sorted(set(findings)):
         print(finding)
     print(f"{what}: {len(set(findings))} findings" if findings else f"{what}: clean")

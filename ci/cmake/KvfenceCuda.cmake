@@ -1,5 +1,5 @@
-# KVFENCE_CUDA=AUTO|ON|OFF -> KVFENCE_HAS_CUDA, and CUDA::cudart_static where it is true;
-# KVFENCE_HAS_NVCC where kernels can be compiled too, in the cache for ci/sum_results.py.
+# KVFENCE_CUDA=AUTO|ON|OFF -> KVFENCE_HAS_CUDA, and CUDA::cudart_static if it is true;
+# KVFENCE_HAS_NVCC if kernels can be compiled too, in the cache for ci/sum_results.py.
 if(NOT KVFENCE_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "KVFENCE_CUDA=${KVFENCE_CUDA}: expected AUTO, ON or OFF")
 endif()

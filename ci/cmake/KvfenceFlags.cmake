@@ -1,8 +1,8 @@
-# Compiler flags live on two interface targets, and nowhere else.
+# All compiler flags are on two interface targets.
 add_library(kvfence_warnings INTERFACE)
 add_library(kvfence_instrumentation INTERFACE)
 
-# Links in a quarter of the time of GNU ld.
+# It links in a quarter of the time of GNU ld.
 find_program(KVFENCE_LLD ld.lld)
 if(KVFENCE_LLD)
   target_link_options(kvfence_instrumentation INTERFACE $<BUILD_INTERFACE:$<$<LINK_LANGUAGE:CXX>:-fuse-ld=lld>>)
@@ -14,7 +14,7 @@ target_compile_options(kvfence_warnings INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(kvfence_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
-# What a command inherits is given with the rest, without braces of its own: Clang would have them.
+# Inherited members of a command are initialized without braces of their own, which Clang would require.
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(kvfence_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-braces>)
 endif()
@@ -34,17 +34,17 @@ if(KVFENCE_SANITIZE)
   set(product "-fsanitize=${KVFENCE_SANITIZE};-fno-sanitize-recover=all")
   set(harness "${product}")
   if(KVFENCE_SANITIZE MATCHES "address")
-    # What these see the address sanitizer sees.
+    # The address sanitizer finds what these find.
     set(left_out object-size null)
     if(NOT KVFENCE_SANITIZE_ALL)
-      # At each address, and at each object with virtual functions: up to a third of the time that a source takes.
+      # They check each address and each object with virtual functions: up to a third of a source's compile time.
       list(APPEND left_out alignment vptr)
     endif()
     list(JOIN left_out "," left_out)
     list(APPEND product "-fno-sanitize=${left_out}")
     set(harness "${product}")
-    # Where harness and product are told apart. Most of the compiled code is harness: it takes a quarter less time with
-    # addresses alone, each checked in a call.
+    # Most of the compiled code is harness: with addresses alone, each checked in a call, it compiles in a quarter less
+    # time.
     if(KVFENCE_ENABLE_FUZZING AND NOT KVFENCE_SANITIZE_ALL)
       set(harness "-fsanitize=address;-fno-sanitize-recover=all;-fsanitize-address-outline-instrumentation")
     endif()
@@ -63,26 +63,26 @@ if(KVFENCE_ENABLE_FUZZING)
     message(FATAL_ERROR "KVFENCE_ENABLE_FUZZING needs clang (libFuzzer), found "
                         "${CMAKE_CXX_COMPILER_ID}: configure with --preset fuzz")
   endif()
-  # Of what is fuzzed alone: what the harness does leads to no new input, and takes time. Comparisons, of which libFuzzer
-  # would learn values to put in inputs, are left alone, too: a byte of an input is a choice, and words of the line
-  # language it gets from a dictionary. Of basic blocks, not of edges: more of the planted bugs are found
-  # (`fuzz/README.md`), since libFuzzer looks through all counters after each input.
+  # Only for the fuzzed code: coverage of the harness leads to no new input and takes time. Comparisons are not traced
+  # either, because libFuzzer would put their values in inputs: a byte of an input is a choice, and words of the line
+  # language come from a dictionary. Counts basic blocks, not edges: more of the planted bugs are found
+  # (`fuzz/README.md`), because libFuzzer looks through all counters after each input.
   target_compile_options(kvfence_instrumentation INTERFACE
     "$<$<AND:$<COMPILE_LANGUAGE:CXX>,${kvfence_is_fuzzed}>:-fsanitize-coverage=bb,inline-8bit-counters,pc-table>")
   target_link_options(kvfence_instrumentation INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 if(KVFENCE_COVERAGE)
-  # All of it, for a function of a header has one copy in a program, whoever compiled that. The counters can lie in the
-  # file itself: the processes in which kvfence runs an implementation end without writing one.
+  # For all code, because a program has one copy of a function in a header, from any of its sources. The counters are in
+  # the file itself: the processes in which kvfence runs an implementation exit without writing one.
   target_compile_options(kvfence_instrumentation INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-fprofile-instr-generate;-fcoverage-mapping;SHELL:-mllvm -runtime-counter-relocation>")
   target_link_options(kvfence_instrumentation INTERFACE -fprofile-instr-generate)
 endif()
 
-# What runs for hours is linked with it: a campaign takes a tenth less time than with the C library's
-# allocator. Sanitizers bring their own, and in debug builds valgrind sees the C library's; where
-# mimalloc is not there, nothing else changes.
+# For programs that run for hours: a campaign takes a tenth less time than with the C library's
+# allocator. Sanitizers have their own, and debug builds use the C library's for valgrind. Without
+# mimalloc nothing else changes.
 add_library(kvfence_allocator INTERFACE)
 set(kvfence_allocator_name "the C library's")
 if(NOT KVFENCE_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
@@ -90,7 +90,7 @@ if(NOT KVFENCE_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
   if(mimalloc_FOUND)
     set(kvfence_allocator_name "mimalloc ${mimalloc_VERSION}")
     target_link_libraries(kvfence_allocator INTERFACE mimalloc)
-    # No file names a symbol of it, and a linker may drop a library that is not needed.
+    # No file uses a symbol of it, and a linker may drop unneeded libraries.
     target_link_options(kvfence_allocator INTERFACE LINKER:--undefined=mi_version)
   endif()
 endif()

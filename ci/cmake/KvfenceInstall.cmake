@@ -1,5 +1,5 @@
-# What `cmake --install` puts where. Libraries and headers make the package that find_package(kvfence) finds; the
-# headers keep their paths, so that "contract/pool/block_pool.h" is what it is in the repository.
+# What `cmake --install` installs. Libraries and headers are the package that find_package(kvfence) finds; headers keep
+# their paths, so that "contract/pool/block_pool.h" is included as in the repository.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kvfence)

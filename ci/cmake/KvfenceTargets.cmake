@@ -1,8 +1,8 @@
 # One way to declare each kind of target. A room is a folder of one component; a new file in it needs no line here.
 
 # kvfence_hasten_build(<target> [RELEASE_ONLY] [UNOPTIMIZED])
-# For code that takes longer to optimize than to run: under sanitizers without optimization, which
-# costs a third of the time, else with little, or with none. Debug builds are as they are.
+# For code that takes longer to optimize than to run: no optimization under sanitizers, which costs a
+# third of the time, else little or none. Debug builds do not change.
 function(kvfence_hasten_build target)
   cmake_parse_arguments(ARG "RELEASE_ONLY;UNOPTIMIZED" "" "" ${ARGN})
   if(KVFENCE_SANITIZE AND NOT ARG_RELEASE_ONLY)
@@ -20,8 +20,8 @@ function(kvfence_hasten_build target)
 endfunction()
 
 # kvfence_precompile(<target> [TEST])
-# With KVFENCE_UNITY the standard library's headers, and with TEST GoogleTest's, are compiled once and not once a
-# translation unit, for all targets of the same optimization. A build without it shows whether each source includes
+# With KVFENCE_UNITY the headers of the standard library, and with TEST those of GoogleTest, are compiled once, not once
+# per translation unit, for all targets of the same optimization. A build without it shows whether each source includes
 # what it uses.
 function(kvfence_precompile target)
   cmake_parse_arguments(ARG "TEST" "" "" ${ARGN})
@@ -58,7 +58,7 @@ function(kvfence_precompile target)
       $<$<BOOL:${ARG_TEST}>:<gtest/gtest.h$<ANGLE-R>>)
   endif()
   target_precompile_headers(${target} REUSE_FROM ${headers})
-  # GCC 12 warns falsely about strings and lists of them, within a header that it otherwise knows is the system's.
+  # GCC 12 warns falsely about strings and lists of them, within a system header.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
   endif()
@@ -66,9 +66,9 @@ endfunction()
 
 # kvfence_add_library(<layer> [PRODUCT] [READER] [SELDOM_RUN] HEADERS ... [SOURCES ...] [LINKS ...] [APART <room>...])
 # The library kvfence_<layer>, alias kvfence::<layer>; include root is the repository. A fuzzer looks for inputs that reach
-# more of a PRODUCT and, under sanitizers, of a READER of what strangers wrote. SELDOM_RUN: not optimized under
-# sanitizers, else a little. With KVFENCE_UNITY the sources of a room are one translation unit, but
-# for the rooms that stand APART, where helpers of several sources have one name.
+# more of a PRODUCT and, under sanitizers, of a READER of foreign input. SELDOM_RUN: not optimized under sanitizers, else a
+# little. With KVFENCE_UNITY the sources of a room are one translation unit, except for rooms in APART, where helpers of
+# several sources have the same name.
 function(kvfence_add_library layer)
   cmake_parse_arguments(ARG "PRODUCT;READER;SELDOM_RUN" "" "SOURCES;HEADERS;LINKS;APART" ${ARGN})
   set(target kvfence_${layer})
@@ -97,8 +97,8 @@ function(kvfence_add_library layer)
     set(scope INTERFACE)
   endif()
   add_library(kvfence::${layer} ALIAS ${target})
-  # A header with a source of its name is included there first, so that it is known to stand alone;
-  # the others are verified.
+  # A source includes the header of its name first, which shows that this header is self-contained;
+  # the other headers are verified.
   set(headers_with_source "")
   foreach(header IN LISTS ARG_HEADERS)
     string(REGEX REPLACE "\\.h$" ".cpp" source ${header})
@@ -119,8 +119,8 @@ endfunction()
 # kvfence_add_planted(<layer> [TABLE] [PART] SOURCES ... HEADERS ... [LINKS ...] [APART <room>...])
 # The library kvfence_planted_<layer>, alias kvfence::planted_<layer>: a copy of these files in namespace
 # kvfence::planted::<layer> with all edits of properties/planted/, included as "planted/<layer>/...".
-# With TABLE it has the list of all planted bugs too; with PART other files of the layer are not copied, and used as
-# they are. Warnings are for the sources themselves. APART: as for kvfence_add_library.
+# With TABLE it has the list of all planted bugs too; with PART the other files of the layer are used without a copy.
+# Warnings are reported for the originals only. APART: as for kvfence_add_library.
 function(kvfence_add_planted layer)
   cmake_parse_arguments(ARG "TABLE;PART" "" "SOURCES;HEADERS;LINKS;APART" ${ARGN})
   find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
@@ -168,7 +168,7 @@ function(kvfence_add_planted layer)
 endfunction()
 
 # kvfence_sources(<variable> <room>...)
-# The sources of these rooms, without tests and programs; <variable>_headers receives the headers, without those of tests.
+# The sources of these rooms, without tests and programs; <variable>_headers receives the headers without those of tests.
 function(kvfence_sources variable)
   set(sources "")
   set(headers "")
@@ -186,7 +186,7 @@ endfunction()
 
 # kvfence_add_test(<name> LABEL <unit|property|scenario|gpu> SOURCES ... LINKS ... [TIMEOUT seconds] [APART <source>...])
 # A GoogleTest program and its ctest entry. Tests take longer to optimize than to run. With KVFENCE_UNITY its sources
-# of a room are one translation unit, but for those that stand APART, whose helpers have the names of others.
+# of a room are one translation unit, except for those in APART, whose helpers have the names of others.
 function(kvfence_add_test name)
   if(NOT KVFENCE_BUILD_TESTS)
     return()
@@ -220,10 +220,10 @@ endfunction()
 
 # kvfence_add_tests(<name> ROOMS <room>... [LABEL <label>] LINKS ... [UNIT_LINKS ...] [TIMEOUT seconds]
 #   [COUNTED_WITH <source>...] [WITHOUT <source>...] [APART <source>...])
-# All tests of these rooms, by the names of their files: *_unit_test.cpp, the suites that both sides run, as the program
-# <name>_unit_test, which needs UNIT_LINKS alone; what counts operations, allocations and planted bugs as <name>_counted_test, with the sources
-# COUNTED_WITH besides: it has nothing to do with memory errors and stands in the optimized build alone; the others as
-# <name>_test, under the label.
+# All tests of these rooms, by the names of their files. *_unit_test.cpp, the suites that both sides run, become the program
+# <name>_unit_test, which needs only UNIT_LINKS. Tests that count operations, allocations and planted bugs become
+# <name>_counted_test, with the sources COUNTED_WITH added; they cannot find memory errors and are only in the optimized
+# build. The others become <name>_test, under the label.
 function(kvfence_add_tests name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "ROOMS;LINKS;UNIT_LINKS;COUNTED_WITH;WITHOUT;APART" ${ARGN})
   if(NOT ARG_LABEL)
@@ -260,8 +260,8 @@ function(kvfence_add_room_tests layer room)
 endfunction()
 
 # kvfence_gate_sanitized(<test>... [PROGRAMS <target>...])
-# What a change has to pass under the sanitizers, with label and target `sanitized`: what works on memory, in lockstep,
-# in the forms in which it covers the most. The optimized build runs all tests; so does a sanitized one that is built whole.
+# Tests that a change has to pass under the sanitizers, with label and target `sanitized`: those that run code on memory in
+# lockstep, with the most coverage. The optimized build runs all tests, and so does a complete sanitized build.
 function(kvfence_gate_sanitized)
   cmake_parse_arguments(ARG "" "" "PROGRAMS" ${ARGN})
   if(NOT KVFENCE_BUILD_TESTS OR NOT KVFENCE_SANITIZE)
@@ -283,7 +283,7 @@ endfunction()
 
 # kvfence_not_sanitized(<name> FILTER)
 # Cases of a test that the sanitized build leaves out, as a GoogleTest filter: they take minutes there
-# and run what others of the test run, only more of it.
+# and run the same code as other cases, only more often.
 function(kvfence_not_sanitized name filter)
   if(KVFENCE_SANITIZE AND TARGET ${name})
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=-${filter}")
