@@ -1,7 +1,7 @@
 #pragma once
 
-/// Mutations of fuzz inputs that keep commands whole: what races need is a command less, twice, or
-/// later, and a changed byte in the middle of an input turns all that follows into other commands.
+/// Mutations of fuzz inputs that keep commands whole. Races need a command removed, repeated or
+/// moved; a changed byte in the middle of an input changes all commands after it.
 
 #include <array>
 #include <cstddef>
@@ -17,13 +17,13 @@ using Bytes = std::vector<std::uint8_t>;
 /// Where commands begin in an input, in order, and where the last one ends.
 using Marks = std::vector<std::size_t>;
 
-/// The input with one command left out, given twice, exchanged with its neighbor or given later, or
-/// with random bytes as one more. Unchanged if it has no command.
+/// The input with one command removed, repeated, exchanged with its neighbor or moved back, or with
+/// random bytes as an additional command. Unchanged if it has no command.
 Bytes mutate_commands(std::span<const std::uint8_t> input, const Marks& marks,
                       std::minstd_rand& random);
 
-/// The first commands of the input, or all, then random bytes, enough for many others: from a state
-/// to which an input leads it goes on at random. Unchanged if the input has not run.
+/// The first commands of the input, or all, then random bytes for many others: continues at random
+/// from a state that the input reaches. Unchanged if the input has not run.
 Bytes replace_end(std::span<const std::uint8_t> input, const Marks& marks,
                   std::minstd_rand& random);
 
@@ -32,13 +32,13 @@ Bytes cross_commands(std::span<const std::uint8_t> first, const Marks& first_mar
                      std::span<const std::uint8_t> second, const Marks& second_marks,
                      std::minstd_rand& random);
 
-/// The marks of inputs that have run, which are known only then: what a byte spells depends on all
-/// before it. Takes all its memory at once, so that libFuzzer sees no input keep some.
+/// The marks of inputs that have run. They are known only then: the meaning of a byte depends on
+/// all before it. Allocates all memory at once, so that libFuzzer reports no leak of an input.
 class KnownMarks {
  public:
-  /// Forgets an input in the same place. Keeps kMarksMax marks at the most.
+  /// Replaces an input in the same place. Keeps at most kMarksMax marks.
   void add(std::span<const std::uint8_t> input, const Marks& marks);
-  /// Empty if the input has not run, or another one came since.
+  /// Empty if the input has not run or was replaced.
   Marks find(std::span<const std::uint8_t> input) const;
 
   static constexpr std::size_t kMarksMax = 201;
@@ -54,7 +54,7 @@ class KnownMarks {
   std::vector<Entry> entries_ = std::vector<Entry>(kNumEntries);  ///< by hash of the input
 };
 
-/// Those of the inputs that this program has run.
+/// The marks of the inputs that this program has run.
 const KnownMarks& known_marks();
 
 }  // namespace kvfence::fuzz

@@ -1,4 +1,4 @@
-// What mutations of whole commands do to the bytes of the commands.
+// How mutations of whole commands change the bytes of the commands.
 
 #include "fuzz/command_mutator.h"
 
@@ -13,7 +13,7 @@
 namespace kvfence::fuzz {
 namespace {
 
-// Configuration, three commands, bytes that nobody has read.
+// Configuration, three commands, unread bytes.
 const Bytes kInput = {9, 9, 1, 1, 2, 3, 3, 3, 8};
 const Marks kMarks = {2, 4, 5, 8};
 

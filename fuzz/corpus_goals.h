@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a fuzz target promises to whoever replays its corpus.
+/// What a fuzz target provides for a replay of its corpus.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace kvfence::fuzz {
 
-/// A situation that the corpus of a target has to lead to, and how often the inputs run so far did.
+/// A goal that the corpus of a target has to reach, and how often the inputs so far reached it.
 struct CorpusGoal {
   std::string_view name;
   std::uint64_t count = 0;
@@ -18,7 +18,7 @@ struct CorpusGoal {
 /// Defined once by each target.
 std::vector<CorpusGoal> corpus_goals();
 
-/// What the inputs so far consisted of, e.g. {"commands", 812}. Defined once by each target.
+/// The size of the inputs so far, e.g. {"commands", 812}. Defined once by each target.
 CorpusGoal corpus_size();
 
 }  // namespace kvfence::fuzz

@@ -11,7 +11,7 @@ namespace kvfence::fuzz {
 
 std::optional<Divergence> run_input(Lockstep& lockstep, std::span<const std::uint8_t> bytes,
                                     Scenario& scenario, Marks* marks) {
-  // Bounds the time of one input; the bytes end most episodes earlier.
+  // Bounds the time of one input; most episodes end earlier with the bytes.
   constexpr std::size_t kCommandsMax = 200;
   Choices choices = Choices::from_bytes(bytes);
   const Setup setup = prepared(*lockstep.checks().target, lockstep.checks().draw_config(choices));

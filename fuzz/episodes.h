@@ -20,31 +20,31 @@
 namespace kvfence::fuzz {
 
 /// Runs the episode that the bytes spell; `scenario` receives its configuration and commands,
-/// `marks`, if any, where they lie in the bytes.
+/// `marks`, if any, their places in the bytes.
 std::optional<Divergence> run_input(Lockstep& lockstep, std::span<const std::uint8_t> bytes,
                                     Scenario& scenario, Marks* marks = nullptr);
 
-/// A divergence and what leads to it, as one scenario: the report stands in its comments, so the
+/// A divergence and the commands that lead to it, as one scenario with the report in comments: the
 /// text of a crash is a `.kvs` file.
 std::string to_scenario_text(const Divergence& divergence, Scenario scenario);
 
-/// Runs inputs one by one, counts what they reached and knows where their commands lie. Else
-/// nothing is kept between two of them: an input behaves alike wherever it stands, and libFuzzer
-/// sees each give back its memory.
+/// Runs inputs one by one, counts the goals that they reach and records the places of their
+/// commands. Nothing else is kept between inputs: an input behaves the same in any order, and
+/// releases all its memory, as libFuzzer requires.
 class Episodes {
  public:
   /// planted_bug: in the optimized side; empty for none. Requires: the part has it.
-  /// options: of each lockstep.
+  /// options: for each lockstep.
   Episodes(const CheckedPart& part, std::string_view planted_bug, const LockstepOptions& options);
 
   /// Runs the episode that the bytes spell. At a divergence it prints to_scenario_text to stderr
   /// and aborts.
   void run(std::span<const std::uint8_t> bytes);
 
-  /// Of inputs that have run.
+  /// The marks of inputs that have run.
   const KnownMarks& known_marks() const { return known_marks_; }
 
-  /// The goals of the part; 0 each where the options leave them uncounted.
+  /// The goals of the part; with counts of 0 if the options switch counting off.
   std::vector<CorpusGoal> goals() const;
   CorpusGoal size() const { return {"commands", num_commands_}; }
 

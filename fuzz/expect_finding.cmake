@@ -1,5 +1,5 @@
 # cmake -DREPLAY=<program> -DCORPUS=<folder> -P expect_finding.cmake
-# Passes if the replay is ended by an abort that leaves a scenario on stderr.
+# Passes if the replay aborts with a scenario on stderr.
 execute_process(COMMAND ${REPLAY} ${CORPUS}
                 RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE report)
 message("ended with '${result}'\n${report}")

@@ -1,4 +1,4 @@
-/// Fuzzes what an audit reads of strangers: payloads, recordings, and whole streams of messages.
+/// Fuzzes the foreign input of an audit: payloads, recordings, and whole streams of messages.
 
 #include <algorithm>
 #include <cstddef>
@@ -60,8 +60,8 @@ void check_recording(std::string_view text) {
   for (const Finding& finding : auditor.findings().kept()) auditor.evidence_of(finding);
 }
 
-/// The text as messages of one engine, each with its length and number in front, so that a fuzzer
-/// need not find checksums.
+/// The text as messages of one engine, each after its length and number, so that a fuzzer need not
+/// find checksums.
 void check_messages(std::string_view text) {
   AuditRules rules;
   rules.checks.blocks_max = 1000;

@@ -1,5 +1,5 @@
-/// Any text -> document -> scenario and back: no input crashes the reader, and what was read prints
-/// to text that reads as the same.
+/// Any text -> document -> scenario and back: no input crashes the reader, and the printed text of
+/// what was read reads as the same.
 
 #include <array>
 #include <cstddef>
@@ -29,7 +29,7 @@ void check_error(const InputError& error) {
   KVFENCE_CHECK(error.to_text().find('\n') == std::string::npos, "an error is one line");
 }
 
-/// What is a target's to read: commands, observations, scenarios.
+/// The texts of one target: commands, observations, scenarios.
 class TargetLanguage {
  public:
   explicit TargetLanguage(const Target& target) : target_(target) {
@@ -39,7 +39,7 @@ class TargetLanguage {
     }
   }
 
-  /// Survives the way to text and back, line by line and as a whole.
+  /// Checks the way to text and back, line by line and as a whole.
   void check(const Document& document) {
     for (const Line& line : document) check_line(line);
     check_scenario(document);
@@ -61,7 +61,7 @@ class TargetLanguage {
     kNumGoals
   };
 
-  /// A line's command and observation, on their own, survive the way to text and back.
+  /// Checks the way to text and back for a line's command and for its observation.
   void check_line(const Line& line) {
     const Parsed<Command> command = command_from_line(target_, line);
     ++counts_[command ? kCommandRead : kCommandRefused];
@@ -81,7 +81,7 @@ class TargetLanguage {
     KVFENCE_CHECK(again == observation, "an observation's fields read as itself");
   }
 
-  /// Nothing where a key is unknown or a value of the wrong kind.
+  /// Nothing if a key is unknown or a value of the wrong kind.
   std::optional<Observation> read_observation(const std::vector<Field>& fields) const {
     Observation observation = default_observation(target_);
     for (const Field& field : fields) {
@@ -129,7 +129,7 @@ void check_document(std::string_view text) {
   KVFENCE_CHECK(again && *again == *document, "a printed document reads as itself");
   KVFENCE_CHECK(print(*again) == printed, "canonical text prints as itself");
   num_lines.count += document->size();
-  // Whatever target the text names, each reads all it can.
+  // Every target reads what it can, whatever target the text names.
   for (TargetLanguage& language : languages()) language.check(*document);
 }
 

@@ -1,12 +1,12 @@
 /// Bytes -> configuration and commands -> reference against optimized, with every rule.
 ///
-/// One program for all targets; the environment says which:
+/// One program for all targets; the environment selects one:
 ///   KVFENCE_FUZZ_TARGET       a target's name, or engine.ASSEMBLY; without it, a program that is
 ///                             called PART_lockstep fuzzes that part
 ///   KVFENCE_FUZZ_PLANTED_BUG  one of its planted bugs, in the optimized side; unset for none. Such
-///                             a run has to abort with a report on the corpus of the target, the
-///                             proof that a silent fuzz run means something.
-///   KVFENCE_FUZZ_ORACLES      those that judge, as in --oracles of kvfence; unset for all
+///                             a run has to abort with a report on the corpus of the target, which
+///                             proves that a run without findings means something.
+///   KVFENCE_FUZZ_ORACLES      the oracles that judge, as in --oracles of kvfence; unset for all
 
 #include <cstddef>
 #include <cstdint>
@@ -32,13 +32,13 @@ std::string_view setting(const char* name) {
   return value ? value : "";
 }
 
-/// So far. The episodes are gone when the program says it.
+/// So far. When the program prints it, the episodes have been destroyed.
 std::uint64_t num_commands = 0;
 
-/// Whoever replays a corpus asks what it reached; libFuzzer does not.
+/// A replay of a corpus needs the goals; libFuzzer does not.
 bool counts_goals = true;
 
-/// What the program's own name says.
+/// The part in the name of the program.
 std::string& part_of_program() {
   static std::string part;
   return part;
@@ -85,9 +85,9 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   if (name.ends_with("_lockstep")) name.resize(name.size() - std::strlen("_lockstep"));
   kvfence::fuzz::part_of_program() = std::move(name);
   kvfence::fuzz::counts_goals = false;
-  // libFuzzer's schedule of rare features takes most of the time where episodes reach thousands of
-  // features, and how often code runs says how long an input is, not what it reaches. An
-  // option on the command line comes later and counts.
+  // If episodes reach thousands of features, libFuzzer's schedule of rare ones takes most of the
+  // time; and how often code runs depends on the length of an input, not on what it reaches. Options
+  // on the command line come later and override these.
   static char without_entropy[] = "-entropic=0";
   static char without_counters[] = "-use_counters=0";
   static std::vector<char*> arguments(*argv, *argv + *argc);
@@ -95,7 +95,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   *argc = static_cast<int>(arguments.size());
   arguments.push_back(nullptr);
   *argv = arguments.data();
-  // Beside what libFuzzer says with -print_final_stats=1.
+  // In addition to the output of libFuzzer with -print_final_stats=1.
   std::atexit([] {
     std::fprintf(stderr, "stat::number_of_commands:       %llu\n",
                  static_cast<unsigned long long>(kvfence::fuzz::num_commands));
@@ -103,8 +103,8 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   return 0;
 }
 
-/// Of the address sanitizer, where ASAN_OPTIONS says nothing else. Freed memory is kept for longer
-/// than an input runs. Where it was allocated, a second run of an input that fails can say.
+/// Defaults of the address sanitizer. Freed memory is kept for longer than an input runs. A second
+/// run of a failing input can show where it was allocated.
 extern "C" const char* __asan_default_options() {
   return "malloc_context_size=0:quarantine_size_mb=16";
 }

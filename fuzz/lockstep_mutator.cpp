@@ -1,4 +1,4 @@
-// What libFuzzer asks for when it mutates inputs of fuzz_lockstep.
+// The functions that libFuzzer calls to mutate inputs of fuzz_lockstep.
 
 #include <algorithm>
 #include <cstddef>
@@ -22,8 +22,8 @@ std::size_t copy_to(std::uint8_t* data, std::size_t size_max, const Bytes& bytes
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-/// Half of the mutations are libFuzzer's own, of bytes, a quarter replaces the last commands, and a
-/// quarter changes one.
+/// Half of the mutations are libFuzzer's own, of bytes; a quarter replaces the last commands, and a
+/// quarter changes one command.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned seed) {
   using namespace kvfence::fuzz;

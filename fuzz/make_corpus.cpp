@@ -34,10 +34,10 @@ struct Search {
   int num_tries;
   std::uint32_t max_bytes;
 };
-/// Short ones are quick; what takes many commands is only reached by long ones.
+/// Short inputs are fast; only long ones reach goals that need many commands.
 constexpr std::array<Search, 2> kSearches = {{{20'000, 600}, {20'000, 2400}}};
 
-/// The first random input that is wanted; nothing if there is none.
+/// The first random input that satisfies `wanted`; nothing if there is none.
 std::optional<Bytes> find(const Wanted& wanted) {
   Choices choices = Choices::from_seed(kSeed);
   for (const Search& search : kSearches) {
@@ -50,7 +50,7 @@ std::optional<Bytes> find(const Wanted& wanted) {
   return std::nullopt;
 }
 
-/// Cuts pieces out, longest first, then sets bytes to 0, as long as the input stays wanted.
+/// Removes pieces, longest first, then sets bytes to 0, while the input satisfies `wanted`.
 Bytes minimise(Bytes bytes, const Wanted& wanted) {
   for (std::size_t piece = bytes.size() / 2; piece > 0; piece /= 2) {
     for (std::size_t at = 0; at + piece <= bytes.size();) {

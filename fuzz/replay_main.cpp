@@ -3,8 +3,8 @@
 ///
 ///     replay_<target> FOLDER
 ///
-/// Exit status: 0 if all is well; 1 if the corpus leaves a goal of the target unreached; 2 if there
-/// is no such folder or it is empty. A finding aborts.
+/// Exit status: 0 if nothing was found; 1 if the corpus does not reach every goal of the target; 2
+/// if there is no such folder or it is empty. A finding aborts.
 
 #include <algorithm>
 #include <cstdio>
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   for (const fs::path& file : files) {
-    // A finding aborts, so the file is named before.
+    // A finding aborts, so the name is printed first.
     std::printf("%s\n", file.filename().c_str());
     std::fflush(stdout);
     const std::vector<std::uint8_t> bytes = read(file);

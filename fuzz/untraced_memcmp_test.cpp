@@ -1,4 +1,4 @@
-// The functions that stand in for memcmp and bcmp say what these say.
+// The replacements for memcmp and bcmp return what these return.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ void expect_same(const std::vector<unsigned char>& a, const std::vector<unsigned
   EXPECT_EQ(__wrap_bcmp(a.data(), b.data(), a.size()) != 0, expected != 0);
 }
 
-TEST(UnheardMemcmp, TheFirstDifferenceDecides) {
+TEST(UntracedMemcmp, TheFirstDifferenceDecides) {
   for (std::size_t size = 1; size <= 40; ++size) {
     const std::vector<unsigned char> a(size, 127);
     expect_same(a, a);
@@ -29,7 +29,7 @@ TEST(UnheardMemcmp, TheFirstDifferenceDecides) {
         std::vector<unsigned char> b = a;
         b[place] = static_cast<unsigned char>(other);
         expect_same(a, b);
-        // A later one, the other way, says nothing.
+        // A later difference in the other direction does not count.
         b.back() = static_cast<unsigned char>(other < 127 ? 255 : 0);
         expect_same(a, b);
         expect_same(b, a);

@@ -1,6 +1,6 @@
-// Stands in for memcmp and bcmp. The address sanitizer would report to libFuzzer what they compare:
-// no input spells those values, and to note them takes time. Whether what they compare is large
-// enough the tests of the preset asan check.
+// Replacements for memcmp and bcmp. The address sanitizer would report the compared values to
+// libFuzzer, which takes time, and no input contains those values. The tests of the preset asan
+// check that accesses by the replaced functions are in bounds.
 
 #include <cstddef>
 #include <cstdint>
