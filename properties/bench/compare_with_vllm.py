@@ -5,11 +5,10 @@
 scheduler: the schedulers and Scheduler; eviction: LRU and ARC, the policies of the CPU cache, and an LRU of the standard
 library.
 
-Each round runs, one after the other and on one core: the C++ benchmark at --size, each release of vLLM at the
-same size, the reference, and the optimized implementation at the suite's other sizes. The suite eviction compares at
-each of its sizes, and has the LRU of the standard library in place of the reference. What is compared was so measured
-minutes apart at most; a ratio is taken within a round, and the table shows the median over the rounds
-[smallest..largest].
+Each round runs, one after the other on one core: the C++ benchmark at --size, each release of vLLM at the same size,
+the reference, and the optimized implementation at the suite's other sizes. The suite eviction compares at each of its
+sizes, and has the LRU of the standard library instead of the reference. So compared figures were measured at most minutes
+apart; ratios are within a round, and the table shows the median over the rounds [smallest..largest].
 
 Exit codes: 0 done, 2 a bad argument or no usable benchmark program, 77 no vLLM on this machine.
 
@@ -41,14 +40,14 @@ SKIPPED = 77
 
 
 class Suite(NamedTuple):
-    """What is timed, by whom, and how large."""
+    """What is timed, by which programs, and the sizes."""
 
-    # The name in the adapter, the name in the C++ program, and the speed-up that the issue asks for.
+    # The name in the adapter, the name in the C++ program, and the required speed-up.
     operations: Tuple[Tuple[str, str, Optional[int]], ...]
     program: str
     adapter: str
     size_option: str  # of the adapter
-    unit: str  # what the times are of
+    unit: str  # that times are per
     what: str  # what a size counts
     sizes: Tuple[int, ...]
     compared_sizes: Tuple[int, ...]  # where vLLM runs as well; --size chooses another one
@@ -117,11 +116,11 @@ SUITES = {
 }
 
 Times = Dict[str, float]  # operation: ns per unit of the suite
-Hits = Dict[str, int]  # operation: hits, where the suite counts them
+Hits = Dict[str, int]  # operation: hits, if the suite counts them
 
 
 class Failure(Exception):
-    """A program that could not be run, and what it said."""
+    """A program that could not be run, and its output."""
 
 
 def output_of(command: List[str]) -> str:
@@ -136,7 +135,7 @@ def time_cpp(suite: Suite, program: pathlib.Path, implementation: str, names: Se
     output = output_of([
         str(program), f"--benchmark_filter=^BM_[A-Za-z]+{implementation}/{size}/",
         f"--benchmark_min_time={min_time}", "--benchmark_format=json"])
-    # Where the filter matches nothing, Google Benchmark prints nothing.
+    # If the filter matches nothing, Google Benchmark prints nothing.
     benchmarks = json.loads(output)["benchmarks"] if output else []
     name_of = {cpp_name: name for name, cpp_name, _ in suite.operations}
     times = {}
@@ -155,7 +154,7 @@ def time_cpp(suite: Suite, program: pathlib.Path, implementation: str, names: Se
 
 
 def time_vllm(suite: Suite, version: str, size: int, repetitions: int) -> Optional[Tuple[Times, Hits]]:
-    """None if that release is not on this machine."""
+    """The times of a release; None if it is not on this machine."""
     command = [sys.executable, str(ADAPTERS / suite.adapter), "--release", version,
                suite.size_option, str(size), "--repetitions", str(repetitions)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -178,7 +177,7 @@ def summaries(rounds: List[Times]) -> Dict[str, dict]:
 
 
 def ratios(ours: List[Times], theirs: List[Times]) -> Dict[str, dict]:
-    """Of the same round."""
+    """Ratios within each round."""
     return {name: summary([their[name] / our[name] for our, their in zip(ours, theirs)]) for name in theirs[0]}
 
 
@@ -266,7 +265,7 @@ def machine() -> str:
 
 
 def time_text(one: dict) -> str:
-    """All three in ns, or in the unit that suits the median."""
+    """All three figures in ns, or in the unit that suits the median."""
     divisor, unit = 1.0, ""
     if one["median"] >= 1e4:
         divisor, unit = (1e6, " ms") if one["median"] >= 1e6 else (1e3, " us")
@@ -328,7 +327,7 @@ def text_of(results: dict) -> str:
 
 def results_page(results: dict, command: str) -> str:
     return (f"# Results: {results['suite']}\n\n"
-            "Written by `compare_with_vllm.py`; what the figures mean stands in [README.md](README.md).\n\n"
+            "Written by `compare_with_vllm.py`. [README.md](README.md) explains the figures.\n\n"
             f"- command: `{command}`\n"
             "- build: `cmake --preset release` (-O3 -DNDEBUG)\n"
             f"- machine: {results['machine']}; load average {results['load'][0]} before, {results['load'][1]} after\n"
@@ -336,7 +335,7 @@ def results_page(results: dict, command: str) -> str:
 
 
 def pin_to_one_core() -> None:
-    """This process and what it starts: a migration in the middle of a pass costs more than the pass."""
+    """Pins this process and its children: a migration in the middle of a pass costs more than the pass."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
@@ -347,11 +346,11 @@ def main() -> int:
     parser.add_argument("--program", type=pathlib.Path, metavar="FILE",
                         help="the suite's C++ benchmark; default: that of --preset release")
     parser.add_argument("--size", "--num-blocks", type=int, metavar="N",
-                        help="compare there alone; one of the suite's sizes; default: where the suite compares")
+                        help="compare only at this size of the suite; default: where the suite compares")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repetitions", type=int, default=3, help="of vLLM's side in a round")
+    parser.add_argument("--repetitions", type=int, default=3, help="of vLLM's side per round")
     parser.add_argument("--min-time", type=float, default=0.1, metavar="SECONDS",
-                        help="each C++ operation is repeated for that long in a round")
+                        help="how long each C++ operation is repeated per round")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the tables")
     parser.add_argument("--results", type=pathlib.Path, metavar="FILE", help="write the tables there as well")
     parser.add_argument("--date", default=datetime.date.today().isoformat(), help="for --results; default: today's")

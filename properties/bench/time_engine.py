@@ -2,7 +2,7 @@
 """Times random commands on engines, with every oracle on and without, and prints a table.
 
 Each round runs build/release/properties/engine_bench once, pinned to one core; the table has the median over the rounds
-[smallest..largest]. There is nothing of vLLM to stand beside: it has no such engine without a GPU.
+[smallest..largest]. There are no figures of vLLM: it has no such engine without a GPU.
 
 Exit codes: 0 done, 1 below --at-least, 2 a bad argument or no usable benchmark program.
 
@@ -79,7 +79,7 @@ def text_of(results: dict) -> str:
 
 def results_page(results: dict, command: str) -> str:
     return ("# Results: engine\n\n"
-            "Written by `time_engine.py`; what the figures mean stands in [README.md](README.md).\n\n"
+            "Written by `time_engine.py`. [README.md](README.md) explains the figures.\n\n"
             f"- command: `{command}`\n"
             f"- build: `cmake --preset release` (-O3 -DNDEBUG); allocator: {results['allocator']}\n"
             f"- machine: {results['machine']}; load average {results['load'][0]} before, {results['load'][1]} after\n"
@@ -99,7 +99,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=pathlib.Path, default=PROGRAMS / "engine_bench", help="the C++ benchmark")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--min-time", type=float, default=2.0, help="seconds that each figure is repeated for")
+    parser.add_argument("--min-time", type=float, default=2.0, help="seconds per figure")
     parser.add_argument("--at-least", type=int, metavar="N", help="steps per second with every oracle on")
     parser.add_argument("--results", type=pathlib.Path, help="write the page here")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

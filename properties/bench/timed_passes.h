@@ -47,7 +47,7 @@ void report_passes(benchmark::State& state, const std::string& unit, std::size_t
     seconds.push_back(timed_pass());
     state.SetIterationTime(seconds.back());
     if (!holds()) {
-      state.SkipWithError("what was timed did not do what it should");
+      state.SkipWithError("the timed pass did not do what it should");
       return;
     }
   }

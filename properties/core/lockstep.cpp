@@ -146,8 +146,8 @@ std::optional<Divergence> Lockstep::compare_tables() {
                     .expected = std::to_string(*actual_base_),
                     .actual = num_entries ? std::to_string(*num_entries) : "none",
                     .message =
-                        "where the tables of the reference are as at the start, those of the "
-                        "other side must be too"};
+                        "if the tables of the reference are as at the start, those of the other "
+                        "side must be too"};
 }
 
 std::optional<Divergence> Lockstep::collect_oldest() {

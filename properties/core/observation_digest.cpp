@@ -81,8 +81,8 @@ std::optional<Divergence> ObservationDigest::check(const Scenario& scenario, std
     divergence.actual += "\n    command " + std::to_string(++number) + ": " + text;
   }
   divergence.message =
-      "the observations must be those recorded, of which the file holds a digest alone; their "
-      "texts are made again by: " +
+      "the observations must be the recorded ones, of which the file has only a digest; this "
+      "command reproduces their texts: " +
       record_line(scenario);
   return divergence;
 }

@@ -15,7 +15,7 @@ const LeftOut kOptimisticWindow(
     LeftOut::By::kRule,
     "rules of content: a window, or a state, after drafts that are planned ahead",
     "upstream gives a window's blocks back as if the drafts in flight were accepted, and the step "
-    "after a rejected one reads them (0.33.0 has it mended)",
+    "after a rejected one reads them (fixed in 0.33.0)",
     "engine/offloading/left_out/a_window_after_rejected_drafts.kvs");
 
 /// `GPU block 3 on rank 0`

@@ -24,11 +24,12 @@ bool is_content_of(const Content& content, const Prefixes& prefixes, GroupId gro
          content.id == prefixes.id(content.end);
 }
 
-const LeftOut kServedVictims(
-    LeftOut::By::kRule, "rules of content and order: victims that a step has served",
-    "under priority upstream takes such a victim out of the step and not its blocks out of the "
-    "cache, and has blocks zeroed that nobody has; both are the scheduler's, not a connector's",
-    "engine/simple/left_out/a_victim_that_the_step_has_served.kvs");
+const LeftOut kServedVictims(LeftOut::By::kRule,
+                             "rules of content and order: victims that a step has served",
+                             "under priority upstream takes such a victim out of the step but not "
+                             "its blocks out of the cache, and zeroes blocks that no request has; "
+                             "both are faults of the scheduler, not of a connector",
+                             "engine/simple/left_out/a_victim_that_the_step_has_served.kvs");
 
 }  // namespace
 

@@ -18,7 +18,7 @@ const LeftOutRow kRefused[] = {
      "a hit in the GPU's cache, of several groups under a connector with workers, without "
      "external_blocks_after_hits",
      "upstream may take the hit of one group for what another one loads, and asserts (vllm#33775; "
-     "0.33.0 has it mended)",
+     "fixed in 0.33.0)",
      "engine/offloading/refusals/hit_of_one_group_for_another.kvs",
      "config connectors=[(offloading)] profile=v0.23 groups=[(full block_size=4) (sliding "
      "block_size=4 window=4)]\n"
@@ -26,19 +26,19 @@ const LeftOutRow kRefused[] = {
     {"refused",
      "such a hit with two kinds of full attention, or eagle by group and Mamba, where it may "
      "overshoot",
-     "upstream computes into a block that others find, or goes on over one that nobody computed",
+     "upstream computes into a block that others find, or continues after one that nobody computed",
      "engine/offloading/refusals/hits_that_overshoot.kvs",
      "config connectors=[(offloading)] profile=v0.23 external_blocks_after_hits=true "
      "groups=[(full block_size=4) (full block_size=2)] hash_block_size=2\n"
      "add_request id=A tokens=[1]\n"},
     {"refused", "a reset of running requests under an OffloadingConnector",
-     "upstream does not report to it whom a reset preempts, so its copies go on reading their "
+     "upstream does not report the requests that a reset preempts, so copies go on reading their "
      "blocks",
      "engine/offloading/left_out/reset_of_running_requests.kvs",
      "config connectors=[(offloading)] profile=v0.23\n"
      "reset_prefix_cache reset_running_requests=true\n"},
     {"refused", "a reset of the connector, over secondary tiers",
-     "upstream forgets the transfers under way, and not what they reserve (vllm#44541)",
+     "upstream forgets the transfers under way, but not what they reserve (vllm#44541)",
      "engine/offloading/refusals/tiers.kvs",
      "config connectors=[(offloading spec_name=TieringOffloadingSpec num_tiers=1)] profile=v0.23\n"
      "reset_prefix_cache reset_connector=true\n"},
@@ -60,7 +60,7 @@ const LeftOutRow kRefused[] = {
      "update\n"
      "advance_transfer job=0 progress=failed\n"},
     {"refused", "more than two steps in flight",
-     "upstream cannot tell an output of before a preemption from one of after it",
+     "upstream cannot tell outputs from before and after a preemption apart",
      "engine/scheduler/preemption/output_of_a_preempted_request.kvs",
      "config assembly=scheduler max_concurrent_batches=3\n"},
     {"refused", "drafts with two steps in flight, without async_scheduling",
@@ -86,21 +86,21 @@ const LeftOutRow kRefused[] = {
      "config connectors=[(example)]\nadd_request id=A tokens=[1] cache_salt=\"s\"\n"},
     {"refused", "a window after drafts that are planned ahead, on a device",
      "upstream gives the window's blocks back as if the drafts in flight were accepted, and the "
-     "tokens show it (0.33.0 has it mended)",
+     "tokens show it (fixed in 0.33.0)",
      "engine/offloading/left_out/a_window_after_rejected_drafts.kvs",
      "config device=virtual groups=[(sliding block_size=4 window=4)] async_scheduling=true "
      "num_speculative_tokens=1\n"},
     {"refused", "copies that fail on a device, with a SimpleCPUOffloadConnector",
-     "upstream's thread that enqueues copies ends with the error: no transfer ends any more",
+     "the error ends upstream's thread that enqueues copies: no transfer ends after it",
      "engine/on_device/refusals/copies_that_fail.kvs",
      "config connectors=[(simple)] device=virtual\nfail_next stream=load fault=copy\n"},
     {"refused", "a device that is lost, in an assembly",
-     "upstream's engine ends with it: nothing catches what a query of an event raises (target "
-     "worker has it)",
+     "upstream's engine exits: nothing catches the exception of an event query (target worker has "
+     "this case)",
      "engine/offloading_on_device/refusals/a_lost_device.kvs",
      "config assembly=offloading_on_device profile=v0.23\nfail_next stream=load fault=sticky\n"},
     {"refused", "reads over NIXL that fail, with a window or several groups",
-     "upstream reports no invalid block, and the request goes on over what was not read",
+     "upstream reports no invalid block, and the request continues on blocks that were not read",
      "engine/prefill_decode/refusals/groups.kvs",
      "config assembly=prefill_decode profile=v0.23 groups=[(full block_size=4) (sliding "
      "block_size=4 window=4)]\n"},
@@ -134,9 +134,9 @@ const LeftOutRow kRefused[] = {
     {"missing", "tiers beside NIXL", "not modelled", "",
      "config connectors=[(multi children=[(nixl) (offloading spec_name=TieringOffloadingSpec "
      "num_tiers=1)])] engines=2 profile=v0.23\n"},
-    {"missing", "a forward of several layers, beside whose layers loads and saves go on",
-     "no connector that has a device waits for a layer: upstream's leave wait_for_layer_load and "
-     "save_kv_layer empty; a race with a forward shows whatever its layers",
+    {"missing", "a forward of several layers, with loads and saves during its layers",
+     "no connector with a device waits for a layer: upstream's leave wait_for_layer_load and "
+     "save_kv_layer empty; a race with a forward is found whatever its layers",
      "", "config assembly=on_device num_layers=2\n"},
 };
 
@@ -173,15 +173,15 @@ std::string left_out_document() {
       {"pair", "Values of configurations that are not drawn together"},
       {"draw", "What generators do not draw"},
       {"rule", "What rules pass over"},
-      {"refused", "What the contract refuses, since upstream goes wrong there"},
-      {"missing", "What upstream does and the contract has no place for yet"},
-      {"same", "Values that say in other words what is drawn"},
+      {"refused", "What the contract refuses because upstream goes wrong"},
+      {"missing", "What upstream does and the contract cannot express yet"},
+      {"same", "Values that mean the same as drawn ones"},
   }};
   const std::vector<LeftOutRow> rows = left_out();
   std::string text =
       "# What is left out, and why\n\n"
-      "Generated, like `kvfence list left-out`, from what stands beside the code that leaves it "
-      "out; `targets/left_out_test.cpp`\nholds it up to date. A scenario, below "
+      "Generated, like `kvfence list left-out`, from declarations beside the code that leaves it "
+      "out; `targets/left_out_test.cpp`\nkeeps it up to date. A scenario, below "
       "`scenarios/cases/`, shows why.\n";
   for (const auto& [kind, title] : kKinds) {
     const auto count = std::ranges::count(rows, kind, &LeftOutRow::kind);

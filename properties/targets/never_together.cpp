@@ -13,8 +13,8 @@ struct Row {
   NeverTogether row;
 };
 
-constexpr std::string_view kName = "what --config assembly=... gives; it decides nothing here";
-constexpr std::string_view kLeftOut = "stands for what is drawn: the assembly's own";
+constexpr std::string_view kName = "set by --config assembly=...; has no effect here";
+constexpr std::string_view kLeftOut = "means the assembly's own connectors, which are drawn";
 constexpr std::string_view kSharedBlocks =
     "a store of one child reads blocks into which another one loads; v0.23 has that rule";
 constexpr std::string_view kRaceOfChildren =
@@ -39,7 +39,7 @@ const Row kRows[] = {
     {{"engine.offloading_on_device", "engine.on_device"}, {"device=scripted", "", kOther}},
     {{"engine.scheduler", "engine.offloading", "engine.simple", "engine.prefill_decode",
       "engine.offloading_on_device", "engine.on_device", "engine.multi"},
-     {"device=symbols", "", "what the reference has where the device is virtual"}},
+     {"device=symbols", "", "used by the reference if the device is virtual"}},
     {{"engine.scheduler", "engine.offloading", "engine.simple", "engine.synchronous",
       "engine.prefill_decode", "engine.multi"},
      {"tokens_only=true", "", "without a device there are neither races nor pages"}},

@@ -406,10 +406,10 @@ class Digests(Command):
         self.write("b.kvs", text[:at] + ("1" if text[at] == "0" else "0") + text[at + 1:])
         for chosen in ((), ("--episode", "2")):
             done = self.expect(DISAGREEMENT, "run", "b.kvs", *chosen)
-            self.assertIn("a digest alone", done.stdout)
+            self.assertIn("only a digest", done.stdout)
             self.assertIn("command 50: -> error=", done.stdout)
             self.assertIn("\nreproduce: kvfence run b.kvs --episode 2\n", done.stdout)
-            line = re.search(r"made again by: kvfence (record b.kvs --episode 2 --out full.kvs)$", done.stdout, re.M)
+            line = re.search(r"reproduces their texts: kvfence (record b.kvs --episode 2 --out full.kvs)$", done.stdout, re.M)
         self.expect(AGREE, *line[1].split())
         self.assertEqual((self.folder / "full.kvs").read_text().count("-> error="), 50)
         self.expect(AGREE, "run", "full.kvs")
