@@ -17,6 +17,6 @@ mapfile -t files < <(python3 ci/tree.py | grep -E '\.(h|cpp|cu|cuh)$')
 if [ "${1:-}" = --fix ]; then
   clang-format -i "${files[@]}"
 else
-  clang-format --dry-run -Werror "${files[@]}" || die "ci/check_format.sh --fix mends it"
+  clang-format --dry-run -Werror "${files[@]}" || die "ci/check_format.sh --fix fixes it"
 fi
 say "format: ${#files[@]} files"

@@ -44,12 +44,12 @@ TEST(MutateCommands, LeavesTheConfigurationAndTheRestAlone) {
   }
 }
 
-TEST(MutateCommands, WithoutCommandsThereIsNothingToDo) {
+TEST(MutateCommands, WithoutCommandsTheInputIsUnchanged) {
   EXPECT_EQ(mutants_of(kInput, {}), std::set<Bytes>{kInput});
   EXPECT_EQ(mutants_of(kInput, {2}), std::set<Bytes>{kInput});
 }
 
-TEST(ReplaceEnd, KeepsTheFirstCommandsAndGoesOn) {
+TEST(ReplaceEnd, KeepsTheFirstCommandsAndContinues) {
   std::map<std::size_t, std::size_t> longest;
   for (const Bytes& replaced : mutants_of(kInput, kMarks, replace_end)) {
     const auto [differs, ignored] = std::ranges::mismatch(kInput, replaced);
@@ -60,7 +60,7 @@ TEST(ReplaceEnd, KeepsTheFirstCommandsAndGoesOn) {
   EXPECT_FALSE(longest.contains(0));
 }
 
-TEST(ReplaceEnd, OfWhatHasNotRunReplacesNothing) {
+TEST(ReplaceEnd, LeavesInputsThatHaveNotRunUnchanged) {
   EXPECT_EQ(mutants_of(kInput, {}, replace_end), std::set<Bytes>{kInput});
 }
 

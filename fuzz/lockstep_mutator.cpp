@@ -10,7 +10,7 @@
 namespace kvfence::fuzz {
 namespace {
 
-/// The bytes that fit, as libFuzzer wants them.
+/// Copies the bytes that fit, in the form that libFuzzer expects.
 std::size_t copy_to(std::uint8_t* data, std::size_t size_max, const Bytes& bytes) {
   const std::size_t size = std::min(bytes.size(), size_max);
   std::copy_n(bytes.begin(), size, data);

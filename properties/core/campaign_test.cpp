@@ -107,7 +107,7 @@ TEST(Campaign, DrawsAnotherConfigurationInPlaceOfOneThatIsRefused) {
   EXPECT_GT(result.refusals.count(), 0u);
 }
 
-TEST(Campaign, EndsWhereNothingIsTaken) {
+TEST(Campaign, EndsIfEveryConfigurationIsRefused) {
   const auto reference = block_pool_sides().make_reference();
   PickyPool picky({});
   const auto result = run_campaign(block_pool_checks(), *reference, picky, {}, kToTheEnd);
@@ -170,7 +170,7 @@ TEST(Campaign, OneEpisodeIn512IsLong) {
   EXPECT_EQ(result.progress.commands, 10'400u);
 }
 
-TEST(Refusals, CountsTheRestTogetherWhereThereAreManyReasons) {
+TEST(Refusals, CountsFurtherReasonsTogether) {
   Refusals refusals;
   for (std::uint64_t number = 0; number < 40; ++number) refusals.add(std::to_string(number));
   refusals.add("3", 2);

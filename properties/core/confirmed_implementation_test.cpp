@@ -37,7 +37,7 @@ CampaignResult campaign(Implementation& actual) {
 }
 
 /// Fails at its first command.
-class Dying final : public Implementation {
+class Failing final : public Implementation {
  public:
   std::string name() const override { return "dying"; }
   std::optional<ImplementationFailure> reset(const Setup&) override { return std::nullopt; }
@@ -47,7 +47,7 @@ class Dying final : public Implementation {
   }
 };
 
-std::unique_ptr<Implementation> make_dying() { return std::make_unique<Dying>(); }
+std::unique_ptr<Implementation> make_failing() { return std::make_unique<Failing>(); }
 
 /// The difference between the reference and the buggy engine without a witness.
 Divergence difference_without_witness() {
@@ -56,7 +56,7 @@ Divergence difference_without_witness() {
   return result.failure ? result.failure->divergence : Divergence();
 }
 
-TEST(ConfirmedImplementation, AWitnessThatAnswersOtherwiseMakesItAFailureThatSaysWhere) {
+TEST(ConfirmedImplementation, AWitnessWithAnotherAnswerMakesItAFailureWithThePlace) {
   ConfirmedImplementation actual(with_bug(), engine_sides().make_reference, &always);
 
   const auto result = campaign(actual);
@@ -70,7 +70,7 @@ TEST(ConfirmedImplementation, AWitnessThatAnswersOtherwiseMakesItAFailureThatSay
   EXPECT_EQ(found.step, difference_without_witness().step);
 }
 
-TEST(ConfirmedImplementation, AWitnessThatAnswersAlikeLeavesTheDifference) {
+TEST(ConfirmedImplementation, AWitnessWithTheSameAnswerLeavesTheDifference) {
   ConfirmedImplementation actual(
       with_bug(), [] { return engine_sides().make_planted(kBug); }, &always);
 
@@ -80,7 +80,7 @@ TEST(ConfirmedImplementation, AWitnessThatAnswersAlikeLeavesTheDifference) {
   EXPECT_EQ(result.failure->divergence, difference_without_witness());
 }
 
-TEST(ConfirmedImplementation, ACopyIsInDoubtAsItsOriginalIs) {
+TEST(ConfirmedImplementation, ACopyIsInDoubtLikeItsOriginal) {
   ConfirmedImplementation original(with_bug(), engine_sides().make_reference, &always);
   const CampaignResult result = campaign(original);
   ASSERT_TRUE(result.failure);
@@ -102,8 +102,8 @@ TEST(ConfirmedImplementation, ACopyIsInDoubtAsItsOriginalIs) {
   EXPECT_EQ(of_copy->message, of_original->message);
 }
 
-TEST(ConfirmedImplementation, AWitnessThatDiesHasNothingToSay) {
-  ConfirmedImplementation actual(with_bug(), &make_dying, &always);
+TEST(ConfirmedImplementation, AWitnessThatFailsDecidesNothing) {
+  ConfirmedImplementation actual(with_bug(), &make_failing, &always);
 
   const auto result = campaign(actual);
 
@@ -111,13 +111,13 @@ TEST(ConfirmedImplementation, AWitnessThatDiesHasNothingToSay) {
   EXPECT_EQ(result.failure->divergence, difference_without_witness());
 }
 
-TEST(ConfirmedImplementation, AWitnessThatIsNotNeededIsNotAsked) {
+TEST(ConfirmedImplementation, AWitnessThatIsNotNeededDoesNotRun) {
   bool is_made = false;
   ConfirmedImplementation actual(
       with_bug(),
       [&is_made] {
         is_made = true;
-        return make_dying();
+        return make_failing();
       },
       &never);
 

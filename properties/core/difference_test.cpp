@@ -56,7 +56,7 @@ std::optional<std::string> symbol_of(std::string_view bytes) {
   return std::nullopt;
 }
 
-TEST(FirstDifference, IsNothingWhereObservationsAreEqual) {
+TEST(FirstDifference, IsNothingIfObservationsAreEqual) {
   EXPECT_FALSE(first_difference(state({1, 2}), state({1, 2}), 0));
 }
 

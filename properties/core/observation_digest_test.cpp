@@ -51,7 +51,7 @@ std::string with(std::string text, const std::string& old, const std::string& no
   return text.replace(at, old.size(), now);
 }
 
-TEST(ObservationDigest, IsMetByWhatWasRecorded) { EXPECT_FALSE(found_in(kRecording)); }
+TEST(ObservationDigest, IsMetByTheRecordedObservations) { EXPECT_FALSE(found_in(kRecording)); }
 
 TEST(ObservationDigest, CoversEveryObservationSinceTheOneBefore) {
   // One command less before each digest, or one with another answer.
@@ -64,7 +64,7 @@ TEST(ObservationDigest, CoversEveryObservationSinceTheOneBefore) {
   EXPECT_TRUE(found_in(with(kRecording, "touch blocks=[1]\n", "")));
 }
 
-TEST(ObservationDigest, SaysWhatWasSeenAndHowToHaveTheTexts) {
+TEST(ObservationDigest, ReportsTheObservationsAndHowToGetTheTexts) {
   const auto found =
       found_in("target block_pool\n" + with(kRecording, "touch blocks=[1]", "touch blocks=[2]"));
   ASSERT_TRUE(found);
@@ -81,13 +81,13 @@ TEST(ObservationDigest, SaysWhatWasSeenAndHowToHaveTheTexts) {
       << found->message;
 }
 
-TEST(ObservationDigest, KnowsNothingOfMembersThatItDoesNotName) {
+TEST(ObservationDigest, IgnoresMembersThatItDoesNotName) {
   EXPECT_FALSE(found_in(kRecording, "free_reverses_list"));
   const char* const shrunk_queue = "hash_kept_on_reuse";
   EXPECT_FALSE(found_in(kRecording, shrunk_queue));
 }
 
-TEST(ObservationDigest, OfASparseStateHasItWhereADigestStands) {
+TEST(ObservationDigest, HasASparseStateOnlyAtDigests) {
   const std::string all = with(kRecording, "[error num_free_blocks]", "[error free_queue]");
   const std::string sparse =
       with(all, "[error free_queue]", "[error free_queue] sparse_state=true");

@@ -234,7 +234,7 @@ TEST(Shrink, ReplacesABlockIdInAllCommands) {
             "config size=1 fast=true\nuse blocks=[1]\nuse blocks=[1]\n");
 }
 
-TEST(Shrink, ShortensListsThatHaveToStayAlike) {
+TEST(Shrink, ShortensListsThatHaveToStayEqual) {
   const auto fails = [](const ToyScenario& candidate) {
     const std::vector<Use> uses = all<Use>(candidate);
     return uses.size() == 2 && uses[0].blocks.size() >= 2 && uses[0].blocks == uses[1].blocks;
@@ -385,7 +385,7 @@ TEST(Shrink, DropsAnAllocationAndRenumbersTheBlocksAfterIt) {
             "config size=1 fast=true\ntake count=1\nuse blocks=[1]\n");
 }
 
-TEST(Shrink, ShrinksAPoolTogetherWithWhatDrainsIt) {
+TEST(Shrink, ShrinksAPoolTogetherWithTheAllocationThatDrainsIt) {
   const auto fails = [](const ToyScenario& candidate) {
     const std::vector<Take> takes = all<Take>(candidate);
     return takes.size() == 1 && takes[0].count >= 1 &&
@@ -431,7 +431,7 @@ TEST(Shrink, TakesABlockOutOfListMaskAndCountTogether) {
             "config size=1 fast=true\nuse blocks=[0] num_full=1 mask=[false]\n");
 }
 
-TEST(Shrink, DropsWhatKeepsABlockAwayTogetherWithTheBlock) {
+TEST(Shrink, DropsCommandsThatHoldABlockTogetherWithTheBlock) {
   // The last block is used in the end, and each block before it was used alone.
   const auto fails = [](const ToyScenario& candidate) {
     const std::vector<Use> uses = all<Use>(candidate);
@@ -462,7 +462,7 @@ TEST(Shrink, DropsARequestWhoseJobsNoCommandNames) {
             "config size=1 fast=true\nopen name=A tokens=[]\nend job=0\n");
 }
 
-TEST(Shrink, DropsWhatRepeatsItselfWithItsCountAndItsJobs) {
+TEST(Shrink, DropsARepetitionWithItsCountAndItsJobs) {
   // The take says how many rounds there are, and each makes a job; the one after them ends.
   const auto fails = [](const ToyScenario& candidate) {
     const std::vector<Take> takes = all<Take>(candidate);
@@ -505,7 +505,7 @@ ToyScenario long_scenario(std::uint32_t num_takes, std::uint32_t at) {
   return made;
 }
 
-TEST(Shrink, CutsWhatStandsAfterTheFailingStepAtOnce) {
+TEST(Shrink, CutsEverythingAfterTheFailingStepAtOnce) {
   std::vector<std::size_t> sizes;
   ShrinkOptions options;
   options.failing_step = 401;
@@ -568,7 +568,7 @@ TEST(Shrink, NeverRunsTheSameScenarioTwice) {
   for (const auto& run : runs) EXPECT_EQ(run.second, 1) << run.first;
 }
 
-TEST(Shrink, HandsBackWhatDoesNotFailAgain) {
+TEST(Shrink, ReturnsAScenarioThatDoesNotFailAgain) {
   const ToyScenario given = scenario("take count=1 -> seen=3\nclose name=x\n");
 
   const ShrinkResult result = shrink(given, takes_three_before_a_close);

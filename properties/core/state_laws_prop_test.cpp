@@ -337,7 +337,7 @@ TEST(StateLawsCanary, ASharedCloneIsCaught) {
   EXPECT_FALSE(copies_are_alike_and_independent(broken_pool<SharedPool>()));
 }
 
-TEST(StateLawsCanary, ARefusalThatLeavesSomethingIsCaught) {
+TEST(StateLawsCanary, ARefusalThatChangesTheStateIsCaught) {
   const Subject subject = {
       [] { return block_pool_sides().make_planted("get_takes_before_refusing"); },
       reference_side(block_pool_sides())};
@@ -377,7 +377,7 @@ struct KeepingPool : LeakyPool {
 };
 
 /// A leaky pool that does not show its number of entries.
-struct SilentPool : LeakyPool {
+struct OpaquePool : LeakyPool {
   using LeakyPool::LeakyPool;
   void add_to(StateHash& hash) const { hash.add_unknown(); }
 };
@@ -403,15 +403,15 @@ TEST(LeaksCanary, ATableThatStaysFullIsCaught) {
   EXPECT_FALSE(run_against<LeakyPool>({.leaks = false}).failure);
 }
 
-TEST(Leaks, LeaveOutWhatIsKeptOrUnknown) {
+TEST(Leaks, IgnoreKeptAndUnknownEntries) {
   const auto keeping = run_against<KeepingPool>();
   EXPECT_FALSE(keeping.failure);
   EXPECT_GT(keeping.count_of("tables_compared"), 0u);
-  const auto silent = run_against<SilentPool>();
-  EXPECT_FALSE(silent.failure);
-  EXPECT_GT(silent.count_of("tails_to_the_end"), 0u);
+  const auto opaque = run_against<OpaquePool>();
+  EXPECT_FALSE(opaque.failure);
+  EXPECT_GT(opaque.count_of("tails_to_the_end"), 0u);
   EXPECT_TRUE(std::ranges::none_of(
-      silent.goals, [](const GoalCount& each) { return each.goal.name == "tables_compared"; }));
+      opaque.goals, [](const GoalCount& each) { return each.goal.name == "tables_compared"; }));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Every, TextLaws, ::testing::ValuesIn(all_targets()), na
 TEST_P(TargetLaws, RefusedCommandsChangeNothing) {
   int num_refused = 0;
   const auto has_refused = [&] { return num_refused > 0; };
-  EXPECT_TRUE(holds("a history ends alike without its refused commands", has_refused, [&] {
+  EXPECT_TRUE(holds("a history without its refused commands ends the same", has_refused, [&] {
     const Wanderer wanderer = wander(GetParam());
     Session without(GetParam().make(), wanderer.setup);
     for (std::size_t index = 0; index < wanderer.history.size(); ++index) {

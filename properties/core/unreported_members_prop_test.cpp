@@ -103,7 +103,7 @@ TEST_P(UnreportedMembersProp, NoRuleJudgesByThem) {
   }
 }
 
-TEST(UnreportedMembers, ARuleThatHidesWhatItNeedsObjects) {
+TEST(UnreportedMembers, ARuleWithWrongNeedsReports) {
   const CheckedPart& pool = *find_part("block_pool");
   Checks checks = *pool.checks;
   for (CheckedRule& each : checks.rules) {

@@ -29,13 +29,13 @@ TEST(Choices, ASeedNeverRunsOut) {
   EXPECT_FALSE(choices.exhausted());
 }
 
-TEST(Choices, EveryNumberBelowTheBoundComesUp) {
+TEST(Choices, EveryNumberBelowTheBoundIsDrawn) {
   const std::vector<std::uint32_t> drawn = draw(Choices::from_seed(3), 1000, 10);
   EXPECT_EQ(std::set<std::uint32_t>(drawn.begin(), drawn.end()).size(), 10u);
   EXPECT_LT(*std::max_element(drawn.begin(), drawn.end()), 10u);
 }
 
-TEST(Choices, OnceInComesUpAboutThatOften) {
+TEST(Choices, OnceInIsTrueAboutThatOften) {
   Choices choices = Choices::from_seed(5);
   int num_true = 0;
   for (int count = 0; count < 16'000; ++count) num_true += choices.once_in(16);

@@ -66,7 +66,7 @@ TEST(Swarm, DrawsByWeight) {
   EXPECT_EQ(counts[2], 0);
 }
 
-TEST(Swarm, WhatIsIdleIsDrawnAgainMostly) {
+TEST(Swarm, IdleActionsAreMostlyDrawnAgain) {
   Choices choices = Choices::from_seed(1);
   ThingSwarm swarm(kUsual, kHabits, choices);
   swarm.set(Thing::kOften, 1);

@@ -180,8 +180,8 @@ TYPED_TEST(BothPolicies, ADigestTellsStatesApart) {
   expect_new();
 }
 
-// 1 is touched last of all, since the list is walked from its end.
-TYPED_TEST(LRURules, AKeyThatStandsTwiceCountsWhereItStandsFirst) {
+// 1 is touched last, because the list is processed from its end.
+TYPED_TEST(LRURules, ARepeatedKeyCountsAtItsFirstPlace) {
   auto policy = lru<TypeParam>(3);
   store(policy, {"1", "2", "3"});
   policy.touch(Keys{"1", "2", "1", "3"});
@@ -301,7 +301,7 @@ TYPED_TEST(ARCRules, ADigestForgetsWhichListWasUsedLastAndTakesInGhostsAndTarget
 }
 
 // At most 3 * capacity keys are known, and more places are used than there are.
-TYPED_TEST(ARCRules, GoesOnForEver) {
+TYPED_TEST(ARCRules, ManyMoreKeysThanPlacesWork) {
   auto policy = arc<TypeParam>(3);
   for (int number = 0; number < 5'000; ++number) {
     const auto key = [number](int ago) { return std::to_string(number - ago); };

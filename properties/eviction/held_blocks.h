@@ -53,7 +53,8 @@ class HeldBlocks {
       const bool may_go = block && block->ready && block->readers == 0 &&
                           block->slot == victim.slot && !contains(protected_keys, victim.key);
       if (!may_go) {
-        return Mismatch{"evicted", kvfence::detail::phrase("idle blocks that may go, each once"),
+        return Mismatch{"evicted",
+                        kvfence::detail::phrase("idle blocks that may be evicted, each once"),
                         to_value(victims)};
       }
       remove(victim.key);

@@ -141,7 +141,7 @@ std::optional<BrokenBlockRule> BlockTableInvariants::check_places(
                                index < other_hashes.size() && hashes[index] == other_hashes[index];
         if (!is_shared) {
           return broken(BlockRule::kABlockHasOnePlace, place_name(table.request, group, index),
-                        phrase("a block that stands nowhere else"), to_value(block));
+                        phrase("a block that is at no other place"), to_value(block));
         }
       }
     }

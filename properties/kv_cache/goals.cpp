@@ -36,7 +36,7 @@ constexpr Goal kGoals[] = {
     {"hybrid_hit", "a lookup found blocks for two groups or more"},
     {"hit_shortened_by_a_group", "full attention had more blocks than the hit of all groups"},
     {"hit_shortened_twice",
-     "two groups each had less than the one before, so that the search goes round again"},
+     "two groups each had less than the one before, so that the search starts again"},
     {"eagle_drop", "eagle dropped a block that was there"},
     {"shared_prefix", "two requests held the same block"},
     {"hit_again_after_preemption", "a preempted request found its blocks"},

@@ -191,7 +191,7 @@ TYPED_TEST(KVCacheManagerRules, AWindowHitIsAWindow) {
   EXPECT_EQ(bench.hit(a).blocks, (BlocksByGroup{{1}}));  // a run from the start
 }
 
-TYPED_TEST(KVCacheManagerRules, AHybridHitIsWhatAllGroupsHave) {
+TYPED_TEST(KVCacheManagerRules, AHybridHitIsTheHitOfAllGroups) {
   const KVCacheManagerConfig config = config_of({sliding(3), full(4)});
   Bench<TypeParam> bench(config);
   const Owned a(config, 0, 17);
@@ -381,7 +381,7 @@ TYPED_TEST(KVCacheManagerRules, HybridCachingIsRoundedDownExceptForEaglesBlock) 
   EXPECT_EQ(num_cached({}, false), 1U + 3U);
 }
 
-TYPED_TEST(KVCacheManagerRules, AnAnswerIsLeftAloneWhereItIsRefused) {
+TYPED_TEST(KVCacheManagerRules, ARefusalDoesNotChangeTheAnswer) {
   const KVCacheManagerConfig config = config_of({full()});
   Bench<TypeParam> bench(config);
   const Owned a(config, 0, 8);

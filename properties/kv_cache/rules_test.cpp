@@ -323,7 +323,7 @@ TEST(KVCacheInvariants, HitIsCachedInEveryGroup) {
   EXPECT_EQ(hit({{1, 2, 3}}, 6), kRule) << "longer than the request";
   EXPECT_EQ(hit({{1, 2}}, 3), kRule) << "no whole blocks";
   EXPECT_EQ(hit({{1}}, 4), kRule) << "blocks and tokens differ";
-  EXPECT_EQ(hit({{1}}, 2), "") << "shorter is sound";
+  EXPECT_EQ(hit({{1}}, 2), "") << "a shorter hit is right";
   EXPECT_EQ(hit({{2, 1}}, 4), kRule) << "keys of other places";
   EXPECT_EQ(hit({{0, 2}}, 4), kRule) << "full attention needs all";
 
@@ -372,7 +372,7 @@ TEST(KVCacheInvariants, EventsMirrorTheKeys) {
   EXPECT_EQ(answer({stored, stored}), "events_mirror_the_keys") << "twice";
   EXPECT_EQ(answer({stored, BlockRemoved{scene.bytes("B:0"), std::nullopt}}),
             "events_mirror_the_keys")
-      << "removed, and it is there";
+      << "removed, but still there";
   BlockStored with_group = stored;
   with_group.group_idx = 0;
   EXPECT_EQ(answer({with_group}), "events_mirror_the_keys") << "not in this profile";

@@ -224,7 +224,7 @@ cache_full_blocks request=A blocks=[1 2] num_cached_blocks=0 num_full_blocks=2 b
          "error=not_in_profile\n");
 }
 
-TEST_P(BlockPoolConformance, EventsAreOffWhereTheyAreSwitchedOff) {
+TEST_P(BlockPoolConformance, EventsAreOffIfTheyAreSwitchedOff) {
   expect(R"(config num_gpu_blocks=3 hash_block_size=1 enable_kv_cache_events=false
 request id=A tokens=[1]
 cache_full_blocks request=A blocks=[1] num_cached_blocks=0 num_full_blocks=1 block_size=1 group=0 -> num_cached_keys=1

@@ -42,7 +42,7 @@ TYPED_TEST(BlockPoolCalls, TakeEventsOverwritesAndEmptiesTheLog) {
 }
 
 // 1.0 - free / all, as upstream divides: one block of ten is not exactly 0.1.
-TYPED_TEST(BlockPoolCalls, UsageIsInThisFormOfDoubles) {
+TYPED_TEST(BlockPoolCalls, UsageIsOneMinusTheFreeShare) {
   BlockPoolConfig config;
   config.num_gpu_blocks = 11;
   TypeParam pool(config);

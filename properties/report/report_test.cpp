@@ -54,7 +54,7 @@ TEST(ReportText, OfAnAgreement) {
             "  reached    2 of 2 situations, the rarest refused, 3 times\n");
 }
 
-TEST(ReportText, NamesTheOraclesWhereOneIsLeftOut) {
+TEST(ReportText, NamesTheOraclesIfOneIsLeftOut) {
   Report report = agreement();
   report.oracles = *oracles_of("rules,expectation");
   EXPECT_EQ(to_text(report),
@@ -65,7 +65,7 @@ TEST(ReportText, NamesTheOraclesWhereOneIsLeftOut) {
   EXPECT_NE(to_json(report).find(R"("oracles":"expectation,rules")"), std::string::npos);
 }
 
-TEST(ReportText, NamesWhatTheVerdictSaysNothingAbout) {
+TEST(ReportText, ListsWhatTheVerdictDoesNotCover) {
   Report report = agreement();
   report.compared = {"error", "blocks", std::string(90, 'x')};
   report.unreported = {"events", "keys"};
@@ -92,7 +92,7 @@ TEST(ReportText, NamesWhatTheVerdictSaysNothingAbout) {
             std::string::npos);
 }
 
-TEST(ReportText, SaysWhereAllMembersAreCompared) {
+TEST(ReportText, SaysIfAllMembersAreCompared) {
   Report report = agreement();
   report.compared = {"error", "blocks"};
   EXPECT_NE(to_text(report).find("  compared   all 2 members\n"), std::string::npos);
@@ -146,7 +146,7 @@ TEST(ReportText, CutsLongListsAroundTheDifference) {
       << to_text(report);
 }
 
-TEST(ReportText, ShowsWhatLeadsToTheStepOfALongScenario) {
+TEST(ReportText, ShowsTheCommandsBeforeTheStepOfALongScenario) {
   Report report = disagreement();
   std::string text = "target block_pool\nconfig num_gpu_blocks=4\n";
   for (int index = 0; index < 40; ++index) {
@@ -262,7 +262,7 @@ TEST(ReportJunit, KeepsControlAndForeignBytesOutOfXml) {
   EXPECT_NE(xml.find("&gt; free_blocks blocks=[3 2 1]\n"), std::string::npos) << xml;
 }
 
-TEST(Report, HasNoRateWhereNoTimePassed) {
+TEST(Report, HasNoRateIfNoTimePassed) {
   Report report = agreement();
   report.seconds = 0;
 

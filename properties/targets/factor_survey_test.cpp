@@ -22,7 +22,7 @@ namespace {
 class Factors : public ::testing::TestWithParam<const CheckedPart*> {};
 INSTANTIATE_TEST_SUITE_P(Every, Factors, ::testing::ValuesIn(every_part()), name_of_part);
 
-TEST_P(Factors, WhatTheContractTakesIsDrawnOrARowSaysWhyNot) {
+TEST_P(Factors, WhatTheContractAcceptsIsDrawnOrARowSaysWhyNot) {
   const FactorSurvey survey = survey_factors(*GetParam()->checks);
   for (const FactorHole& hole : survey.holes) {
     ADD_FAILURE() << hole.first << (hole.second.empty() ? "" : " and ") << hole.second
@@ -34,7 +34,7 @@ TEST_P(Factors, WhatTheContractTakesIsDrawnOrARowSaysWhyNot) {
   EXPECT_GT(survey.num_pairs_drawn, 40U);
 }
 
-TEST(NeverTogether, RowsAreOfPartsThatThereAre) {
+TEST(NeverTogether, RowsAreOfExistingParts) {
   for (const std::string_view part : parts_with_rows()) {
     EXPECT_NE(find_part(part), nullptr) << part;
   }

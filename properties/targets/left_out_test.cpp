@@ -70,7 +70,7 @@ bool is_taken(std::string_view lines) {
   return shown_error(shown) == ErrorCode::kNone;
 }
 
-TEST(LeftOut, WhatIsSaidToBeRefusedIs) {
+TEST(LeftOut, RefusedRowsAreRefused) {
   for (const LeftOutRow& row : left_out()) {
     const bool is_of_contract = row.kind == "refused" || row.kind == "missing";
     EXPECT_EQ(is_of_contract, !row.refused.empty()) << row.name;

@@ -385,7 +385,7 @@ std::optional<std::string> run_episode(Choices choices, int num_steps, Goals& go
 
 TEST(FileTierProp, OptimizedEqualsReference) {
   Goals goals;
-  EXPECT_TRUE(holds("every job answers alike, and leaves the same bytes and files", [&] {
+  EXPECT_TRUE(holds("every job has the same answer, and leaves the same bytes and files", [&] {
     const std::vector<std::uint8_t> bytes = draw_episode_bytes(600);
     const auto wrong = run_episode<Product>(Choices::from_bytes(bytes), 1'000, goals);
     if (wrong) RC_FAIL(*wrong);
@@ -440,7 +440,7 @@ TEST(FileTierProp, OptimizedEqualsReference) {
 TEST(FileTierProp, ThreadsAnswerAsTheModel) {
   constexpr std::uint32_t kBlocks = 24;
   Goals goals;
-  EXPECT_TRUE(holds("jobs that overlap answer alike", [&] {
+  EXPECT_TRUE(holds("overlapping jobs have the same answers", [&] {
     const std::vector<std::uint8_t> bytes = draw_episode_bytes(200);
     Choices choices = Choices::from_bytes(bytes);
     const TestFolder folder("file_tier_threads");

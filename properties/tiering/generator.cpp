@@ -380,7 +380,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
 
   /// Mostly of an existing block.
   TierDamage draw_damage(Choices& choices) {
-    // A second flip of a bit mends the file.
+    // A second flip of a bit repairs the file.
     if (last_flip_ && choices.once_in(4)) return *last_flip_;
     TierDamage command;
     command.tier = draw_file_tier(choices);

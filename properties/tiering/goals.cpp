@@ -23,7 +23,7 @@ namespace {
 
 constexpr Goal kGoals[] = {
     {"hit", "a lookup found a block that can be read"},
-    {"miss_in_every_tier", "a lookup asked every tier in vain"},
+    {"miss_in_every_tier", "a lookup asked every tier, and none had the block"},
     {"promotion_begun", "a lookup began a promotion"},
     {"promotion_of_a_lower_tier", "the first tier did not have what another had"},
     {"promotion_evicted", "a promotion evicted a block"},

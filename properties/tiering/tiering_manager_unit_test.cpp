@@ -152,7 +152,7 @@ using Managers =
 TYPED_TEST_SUITE(TieringManagerRules, Managers, SideNames);
 
 // Upstream: test_tiering_offloading.py, cascade to all tiers.
-TYPED_TEST(TieringManagerRules, AStoreGoesDownToEveryTierInOrder) {
+TYPED_TEST(TieringManagerRules, AStoreCascadesToEveryTierInOrder) {
   Scene<TypeParam> scene(4, 2);
   EXPECT_EQ(scene.prepare({"1", "2"}), "1 2 -> 0 1");
   EXPECT_EQ(scene.transfers(), "") << "nothing is there to be copied yet";
@@ -172,15 +172,15 @@ TYPED_TEST(TieringManagerRules, ACascadeHoldsItsBlocksUntilThePollAfterItsEnd) {
   EXPECT_EQ(scene.show(), "1+2 2+2");
   EXPECT_EQ(scene.prepare({"3"}), "no") << "this step was polled before";
   scene.end_step();
-  EXPECT_EQ(scene.prepare({"3"}), "no") << "the other tier is at it";
+  EXPECT_EQ(scene.prepare({"3"}), "no") << "the other tier is still working";
   EXPECT_EQ(scene.show(), "1+1 2+1");
   scene.finish(1, 1, /*success=*/false);
   scene.end_step();
-  EXPECT_EQ(scene.prepare({"3"}), "3 -> 0") << "a failed cascade lets go, too";
+  EXPECT_EQ(scene.prepare({"3"}), "3 -> 0") << "a failed cascade releases its blocks, too";
 }
 
 // Upstream: the same file, a failed store is not cascaded.
-TYPED_TEST(TieringManagerRules, AFailedStoreGoesNowhere) {
+TYPED_TEST(TieringManagerRules, AFailedStoreIsNotCascaded) {
   Scene<TypeParam> scene(4, 1);
   scene.prepare({"1"});
   EXPECT_EQ(scene.complete({"1"}, /*success=*/false), ErrorCode::kNone);
@@ -207,10 +207,10 @@ TYPED_TEST(TieringManagerRules, TiersAreAskedUpToTheFirstThatHasTheBlock) {
   EXPECT_EQ(scene.show(), "1+3 2?");
 }
 
-TYPED_TEST(TieringManagerRules, ATierThatAsksToBeAskedAgainHidesNoOther) {
+TYPED_TEST(TieringManagerRules, ATierThatAsksForARetryHidesNoOther) {
   Scene<TypeParam> scene(4, 2);
   scene.tier(0).ask_again("1", 2);
-  EXPECT_EQ(scene.look_up("1"), "pending") << "nobody has it, but one may";
+  EXPECT_EQ(scene.look_up("1"), "pending") << "no tier has it, but one may";
   scene.tier(1).add("1");
   EXPECT_EQ(scene.look_up("1"), "pending");
   EXPECT_EQ(scene.show(), "1?") << "promoted from the tier after";
@@ -218,7 +218,7 @@ TYPED_TEST(TieringManagerRules, ATierThatAsksToBeAskedAgainHidesNoOther) {
 }
 
 // Upstream: the same file, one load per request; a shared block is promoted once.
-TYPED_TEST(TieringManagerRules, TheEndOfAStepSubmitsOneLoadATierAndRequest) {
+TYPED_TEST(TieringManagerRules, TheEndOfAStepSubmitsOneLoadPerTierAndRequest) {
   Scene<TypeParam> scene(8, 2);
   for (OffloadKeyView key : {"1", "2", "3", "4"}) scene.tier(1).add(key);
   for (OffloadKeyView key : {"5", "6"}) scene.tier(0).add(key);
@@ -255,12 +255,12 @@ TYPED_TEST(TieringManagerRules, APromotionEndsWithThePollAfterItsJob) {
 }
 
 // Upstream: vllm#40020, which this release has: a full primary tier is a miss.
-TYPED_TEST(TieringManagerRules, WhatCannotBePromotedIsAMiss) {
+TYPED_TEST(TieringManagerRules, ABlockThatCannotBePromotedIsAMiss) {
   Scene<TypeParam> scene(1, 2);
   scene.store({"1"});
   scene.tier(0).ask_again("2", 1);
   scene.tier(1).add("2");
-  EXPECT_EQ(scene.look_up("2"), "miss") << "although the first tier asks to be asked again";
+  EXPECT_EQ(scene.look_up("2"), "miss") << "although the first tier asks for a retry";
   EXPECT_EQ(scene.manager().num_pending(), 0u);
   scene.finish(0, 0);
   scene.finish(1, 1);
@@ -270,7 +270,7 @@ TYPED_TEST(TieringManagerRules, WhatCannotBePromotedIsAMiss) {
   EXPECT_EQ(scene.events(), "+1 -1");
 }
 
-TYPED_TEST(TieringManagerRules, APollIsMadeOnceAStepAtItsFirstQuestion) {
+TYPED_TEST(TieringManagerRules, EachStepPollsOnceBeforeItsFirstQuery) {
   const std::string poll = "get_finished_jobs 0, get_finished_jobs 1";
   Scene<TypeParam> scene(4, 2);
   scene.manager().touch(Keys{"1"}, {"A"});
@@ -290,13 +290,13 @@ TYPED_TEST(TieringManagerRules, APollIsMadeOnceAStepAtItsFirstQuestion) {
 }
 
 // Upstream: the same file, request-level cascade of blocks that are there.
-TYPED_TEST(TieringManagerRules, ATierAtRequestLevelGetsWhatIsThereAndReady) {
+TYPED_TEST(TieringManagerRules, ATierAtRequestLevelGetsReadyBlocks) {
   Scene<TypeParam> scene(4, 2);
   scene.tier(1).want(OffloadPolicy::kRequestLevel);
   EXPECT_EQ(scene.manager().on_new_request({"B"}), OffloadPolicy::kRequestLevel);
   scene.tier(1).want(OffloadPolicy::kBlockLevel);
   EXPECT_EQ(scene.manager().on_new_request({"B"}), OffloadPolicy::kRequestLevel)
-      << "once it said so";
+      << "after it said so once";
   EXPECT_EQ(scene.manager().on_new_request({"A"}), OffloadPolicy::kBlockLevel);
   scene.store({"1", "2"}, "A");
   scene.prepare({"3"}, "A");
@@ -311,7 +311,7 @@ TYPED_TEST(TieringManagerRules, ATierAtRequestLevelGetsWhatIsThereAndReady) {
   EXPECT_EQ(scene.transfers(), "");
 }
 
-TYPED_TEST(TieringManagerRules, WhatAnEndedRequestBeganGoesOn) {
+TYPED_TEST(TieringManagerRules, TransfersOfAnEndedRequestContinue) {
   Scene<TypeParam> scene(4, 1);
   scene.tier(0).add("1");
   scene.prepare({"2"}, "A");
@@ -322,7 +322,7 @@ TYPED_TEST(TieringManagerRules, WhatAnEndedRequestBeganGoesOn) {
   EXPECT_EQ(scene.transfers(), "store 0 of A at 0: 2@0; load 1 of A at 0: 1@1");
 }
 
-TYPED_TEST(TieringManagerRules, APromotionIsNotTheCallersToEnd) {
+TYPED_TEST(TieringManagerRules, TheCallerCannotEndAPromotion) {
   Scene<TypeParam> scene(4, 1);
   scene.tier(0).add("1");
   scene.look_up("1");

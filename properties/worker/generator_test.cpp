@@ -17,7 +17,7 @@
 namespace kvfence::worker {
 namespace {
 
-TEST(WorkerGenerator, EndsWhatIsUnderWayInATail) {
+TEST(WorkerGenerator, ATailEndsEverythingUnderWay) {
   constexpr std::size_t kTailMax = 300;
   std::map<Schedule, int> num_tails;  // with something under way
   for (std::uint64_t number = 0; number < 200; ++number) {

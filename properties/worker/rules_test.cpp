@@ -78,14 +78,14 @@ std::optional<Divergence> judge(const std::vector<Shown>& run) {
   return std::nullopt;
 }
 
-TEST(WorkerInvariants, AreSilentAboutARightRun) {
+TEST(WorkerInvariants, PassARightRun) {
   for (const std::vector<Shown>& run : {right_run(), failing_run()}) {
     const auto found = judge(run);
     EXPECT_FALSE(found) << found->oracle << ": " << found->field;
   }
 }
 
-TEST(WorkerInvariants, EachTurnsRedAtAWrongMember) {
+TEST(WorkerInvariants, EachReportsAWrongMember) {
   struct Case {
     std::string_view oracle;
     std::size_t step;
