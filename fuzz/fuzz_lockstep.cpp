@@ -32,7 +32,7 @@ std::string_view setting(const char* name) {
   return value ? value : "";
 }
 
-/// So far. When the program prints it, the episodes have been destroyed.
+/// Commands so far. When the program prints it, the episodes have been destroyed.
 std::uint64_t num_commands = 0;
 
 /// A replay of a corpus needs the goals; libFuzzer does not.

@@ -89,7 +89,7 @@ struct Inputs {
   std::vector<BlockId> shuffled;
   std::vector<Request> requests;  ///< one for each kCallBlocks ids of `ascending`
   std::string hits;               ///< the hash of each block of `shuffled`, back to back
-  std::string misses;             ///< as many hashes that no block carries
+  std::string misses;             ///< the same number of hashes that no block has
 };
 
 /// The inputs of one size at a time: those of 10^7 blocks fill 1.7 GB.

@@ -49,7 +49,7 @@ class ConfirmedImplementation final : public Implementation {
   std::unique_ptr<ReplayedImplementation> shown_;
   Make make_witness_;
   bool (*is_needed_)(const Setup&);
-  Observe observe_ = Observe::kState;  ///< what the last command was to show
+  Observe observe_ = Observe::kState;  ///< what to observe of the last command
 };
 
 }  // namespace kvfence

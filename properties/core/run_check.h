@@ -31,7 +31,7 @@ struct CheckOptions {
   std::optional<std::uint64_t> commands_max;
   std::optional<std::uint64_t> episode;  ///< this one alone
   std::uint32_t episode_commands = 200;
-  std::uint64_t share = 0;  ///< of a campaign that num_shares processes run, each its own episodes
+  std::uint64_t share = 0;  ///< of a campaign in num_shares processes, each with its own episodes
   std::uint64_t num_shares = 1;
   /// Members that every drawn configuration has to have (fields_of reads them); `word.member` is a
   /// member of its (word ...) records.

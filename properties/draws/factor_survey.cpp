@@ -245,7 +245,7 @@ class Surveyor {
   const Checks& checks_;
   const FactorSurveyOptions options_;
   FactorSurvey survey_;
-  std::vector<bool> rows_used_;  ///< that leave out what no other one does
+  std::vector<bool> rows_used_;  ///< that leave out something that no other row does
   MembersOfRecords members_of_records_;
   std::vector<Known> values_;
   std::unordered_map<std::string, std::size_t> places_;  ///< by factor=value

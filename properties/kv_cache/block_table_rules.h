@@ -31,7 +31,7 @@ struct BrokenBlockRule {
   detail::Mismatch mismatch;
 };
 
-/// What an observer sees of the blocks.
+/// The observed state of the blocks.
 struct BlockState {
   const std::vector<BlockId>& free_queue;
   const std::vector<std::uint32_t>& ref_cnts;
@@ -47,7 +47,7 @@ enum class Aliasing : std::uint8_t {
   kUnknown,  ///< it took them, and the table was not observed then
 };
 
-/// Whose table it is.
+/// The owner of a table.
 struct TableOwner {
   const Request* request = nullptr;
   RequestIndex index = 0;  ///< distinguishes requests

@@ -579,7 +579,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   std::vector<RequestIndex> waiting_;  ///< declared and not allocated
   std::vector<RequestIndex> running_;
   std::optional<Command> last_;
-  std::optional<RequestIndex> looked_up_;  ///< by the last command but for passive ones
+  std::optional<RequestIndex> looked_up_;  ///< by the last command that was not passive
   std::uint32_t num_hit_tokens_ = 0;
   bool starved_ = false;                 ///< the last allocation found too few free blocks
   std::optional<RequestIndex> refused_;  ///< an allocation that was refused

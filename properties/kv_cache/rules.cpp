@@ -489,7 +489,7 @@ class Invariants final : public RulesFor<KVCacheTarget> {
   std::uint32_t num_allocated_ = 0;
   std::set<BlockHash> mamba_keys_;  ///< that appeared in this step, as far as it was observed
 
-  const Observation* before_ = nullptr;  ///< of the check at hand, where it had the state
+  const Observation* before_ = nullptr;  ///< of the current check, if it had the state
 
   std::vector<TableOwner> owners_;  ///< scratch, by table
 };

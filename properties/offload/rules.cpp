@@ -239,9 +239,9 @@ class Invariants final : public RulesFor<OffloadTarget> {
 
   OffloadingManagerConfig config_;
   eviction::HeldBlocks held_;
-  std::set<std::uint32_t> reported_;           ///< what an index fed by all events should hold
-  std::set<std::uint32_t> index_;              ///< what one fed by those taken so far holds
-  std::multiset<std::uint32_t> became_ready_;  ///< and no event reported it yet
+  std::set<std::uint32_t> reported_;           ///< expected content of an index fed by all events
+  std::set<std::uint32_t> index_;              ///< content of an index fed by the events so far
+  std::multiset<std::uint32_t> became_ready_;  ///< not yet reported by an event
 };
 
 }  // namespace

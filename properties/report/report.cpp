@@ -189,7 +189,7 @@ nlohmann::ordered_json divergence_json(const Divergence& divergence) {
 
 /// How many coverage goals were reached and how rare the rarest was; then the names of those that
 /// had to be reached and were not.
-void add_reach(std::string& out, const Report& report) {
+void add_goals(std::string& out, const Report& report) {
   if (report.reach.empty()) return;
   const ReachCount* rarest = nullptr;
   std::size_t num_reached = 0;
@@ -264,7 +264,7 @@ std::string to_text(const Report& report) {
   for (const auto& number : report.numbers) add_row(out, number.first, number_text(number.second));
   add_scope(out, report);
   // After a divergence the goals do not matter.
-  if (!report.divergence) add_reach(out, report);
+  if (!report.divergence) add_goals(out, report);
   if (report.divergence && !report.scenario.empty()) add_scenario(out, report);
   if (!report.reproduce.empty()) out += "reproduce: " + report.reproduce + "\n";
   return out;

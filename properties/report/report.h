@@ -35,20 +35,20 @@ struct Report {
   std::string actual_name;    ///< "optimized"; empty where only one side ran
   Oracles oracles;            ///< that judged
   std::uint64_t seed = 0;
-  std::uint64_t episode = 0;  ///< of the seed, where a random one failed
+  std::uint64_t episode = 0;  ///< of the seed, if a random one failed
   std::uint64_t commands = 0;
   double seconds = 0;
   std::size_t disagreements = 0;
 
-  std::optional<Divergence> divergence;  ///< its step counts the commands of `scenario`
-  Document scenario;                     ///< what shows the divergence; shrunk where it could be
+  std::optional<Divergence> divergence;       ///< its step counts the commands of `scenario`
+  Document scenario;                          ///< reproduces the divergence; shrunk if possible
   std::size_t commands_before_shrinking = 0;  ///< 0: not shrunk
   std::string reproduce;                      ///< one command line; empty for none
 
   std::vector<ReachCount> reach;
-  // Of an actual side from outside:
+  // For an outside actual side:
   std::vector<std::string> compared;    ///< members of the observation
-  std::vector<std::string> unreported;  ///< those that it never reports: not compared
+  std::vector<std::string> unreported;  ///< members that it never reports: not compared
   std::vector<std::string> unjudged;    ///< rules that need those
   std::uint32_t corrections = 0;        ///< of faults of the engine that it drives
   Refusals refusals;                    ///< by the actual side

@@ -19,7 +19,7 @@ void FileTierModel::take_in(const Command& command) {
       num_faults_of_remove_ += fault.operation == FileOperation::kRemove;
       ends_early_ |= fault.operation == FileOperation::kRead &&
                      fault.fails_with == FileError::kNone && fault.num_bytes == 0;
-      is_lied_to_ |= fault.fails_with == FileError::kENOENT;
+      may_miss_files_ |= fault.fails_with == FileError::kENOENT;
     }
   } else if (const auto* writer = std::get_if<TierWriter>(&command)) {
     num_written_by_others_ +=
@@ -60,7 +60,7 @@ void FileTierModel::finish(const Transfer& job, bool success, const TierState* s
     if (job.promotion) {
       result.may_be_done = !(is_healthy_ && some_missing);
       result.may_fail = !(is_healthy_ && all_there);
-      if (is_one && !is_lied_to_) result.load_of = job.keys.front();
+      if (is_one && !may_miss_files_) result.load_of = job.keys.front();
     } else {
       for (const std::uint32_t key : job.keys) touch_file(key);
       const bool is_new = is_one && all_there && held_ && held_->count(job.keys.front()) == 0;

@@ -51,12 +51,12 @@ class FileTierModel {
   bool is_healthy_ = true;
   Keys tried_;    ///< was stored, was tried to be, or was put there by others
   Keys doubted_;  ///< not to be found: a load failed or the size is wrong, and no more came
-  Keys damaged_;  ///< ever
+  Keys damaged_;  ///< at any time
   Keys gone_;     ///< by this command
   std::optional<Keys> held_;                 ///< after the command before, if it was shown
   std::map<std::uint32_t, Result> results_;  ///< of jobs that are over and not reported
-  bool ends_early_ = false;  ///< a file was to end before its end, which makes it a bad one
-  bool is_lied_to_ = false;  ///< a file was to be missing that is there
+  bool ends_early_ = false;      ///< a file was to end before its end, which makes it a bad one
+  bool may_miss_files_ = false;  ///< a fault hid an existing file
   std::ptrdiff_t num_faults_of_remove_ = 0;
   std::ptrdiff_t num_written_by_others_ = 0;
 };

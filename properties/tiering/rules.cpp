@@ -99,7 +99,7 @@ std::string text_of(const Places& places) {
   return text.empty() ? "none" : text;
 }
 
-/// Of a tier_* command.
+/// The tier of a tier_* command.
 std::optional<std::uint32_t> tier_of(const Command& command) {
   return std::visit(
       [](const auto& typed) -> std::optional<std::uint32_t> {
@@ -158,7 +158,7 @@ class Invariants final : public RulesFor<TieringTarget> {
     complete_[slot] = key;
   }
 
-  /// By a transfer that is under way.
+  /// Whether a transfer under way uses the slot.
   bool is_used(SlotId slot) const {
     const auto at = complete_.find(slot);
     const auto load = at == complete_.end() ? loads_.end() : loads_.find(at->second);

@@ -113,7 +113,7 @@ class Invariants final : public RulesFor<WorkerTarget> {
  private:
   using Found = std::optional<Divergence>;
 
-  /// Of a transfer that was taken.
+  /// Checks a transfer that was taken.
   Found check_writes(const Transfer& transfer) const {
     if (!counts_fit(transfer, options_.block_size_factor)) {
       return broken("a_page_has_one_writer", "error", ErrorCode::kCountsDiffer, ErrorCode::kNone);
