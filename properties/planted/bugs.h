@@ -12,7 +12,7 @@
 namespace kvfence::planted {
 
 struct Bug {
-  int number;  ///< what planted::plant takes
+  int number;  ///< for planted::plant
   std::string_view name;
   std::string_view doc;         ///< one sentence
   std::string_view thread;      ///< the public thread of a bug of this shape, or "ours"
@@ -22,7 +22,7 @@ struct Bug {
 /// The bugs of <room>.edits, in its order; none for an unknown room.
 std::span<const Bug> bugs_of(std::string_view room);
 
-/// Switches the bug of that name on for as long as it lives; an empty name: none.
+/// Switches the bug of that name on until its destructor; empty name: none.
 class SwitchedOn {
  public:
   SwitchedOn(std::string_view room, std::string_view name) {

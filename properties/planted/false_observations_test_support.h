@@ -1,7 +1,7 @@
 #pragma once
 
-/// True episodes of an implementation, in each of which one observation is changed as a mistake of
-/// some kind would change it. For the tests of what the rules of a target see.
+/// For tests of a target's rules: true episodes of an implementation, in each of which one
+/// observation is changed as a mistake of some kind would change it.
 
 #include <cstdint>
 #include <functional>
@@ -25,18 +25,18 @@ namespace kvfence {
 using ErasedLie =
     std::function<bool(const Command& command, const Config& config, Observation& shown)>;
 
-/// Takes from every observation what the rules are not to see.
+/// Removes from every observation the members that the rules must not see.
 using ErasedHide = std::function<void(Observation& shown)>;
 
-/// The same as typed code tells them.
+/// The same for typed code.
 template <class T>
 using Lie = std::function<bool(const typename T::Command& command, const typename T::Config& config,
                                typename T::Observation& shown)>;
 template <class T>
 using Hide = std::function<void(typename T::Observation& shown)>;
 
-/// How often each rule saw the lie, until the wanted one did. Each episode tells it once;
-/// commands_after it nobody looks any more.
+/// How often each rule caught the lie, until the wanted one did. Each episode has the lie once and
+/// ends commands_after later.
 inline std::map<std::string, int> caught_by(const Checks& checks, Implementation& side,
                                             const ErasedLie& lie, int commands_after,
                                             const ErasedHide& hide, std::string_view wanted) {
@@ -74,7 +74,7 @@ inline std::map<std::string, int> caught_by(const Checks& checks, Implementation
   return caught;
 }
 
-/// That some lie is caught by the invariant of this id.
+/// Expects that the invariant of this id catches the lie in some episode.
 template <class T, class Invariants>
 void expect_lie_caught(const Checks& checks, Implementation& side, const Invariants& invariants,
                        std::string_view id, int commands_after, const Lie<T>& lie,
@@ -99,7 +99,7 @@ void expect_lie_caught(const Checks& checks, Implementation& side, const Invaria
   FAIL() << "no invariant " << id;
 }
 
-/// A member that is there, to be changed.
+/// A shown member, for changes.
 template <class T>
 T& in(Reusable<T>& member) {
   return member.emplace();

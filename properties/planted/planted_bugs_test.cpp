@@ -1,5 +1,5 @@
-// The canaries: every bug that can be planted is caught, so a run that finds nothing says
-// something, and shrinks to a few commands. The table that this prints tells by whom.
+// The canaries: every planted bug is caught and shrinks to a few commands, so a run without
+// findings means something. The printed table shows what caught each bug.
 
 #include <algorithm>
 #include <cstdint>
@@ -21,22 +21,22 @@
 namespace kvfence {
 namespace {
 
-/// For the rules where they have nothing to find.
+/// The length of the rules' runs if they need not find the bug.
 constexpr std::uint64_t kSilentCommandsMax = 5'000;
 
-/// What is to be expected of the bugs of a target, or of an assembly.
+/// The expectations for the bugs of a target or an assembly.
 struct Canaries {
   std::string_view part;
   std::uint64_t commands_max;
   std::uint64_t rule_commands_max;
-  /// Of the longest. What the bug needs may be far away: a pool that is full of the right blocks,
-  /// steps until a request that nothing can replace has grown.
+  /// Of the longest one. A bug may need a long run: a pool that is full of the right blocks, steps
+  /// until a request that nothing can replace has grown.
   std::size_t shrunk_commands_max;
   /// Of three bugs in four.
   std::size_t mostly_shrunk_max = 15;
-  /// Bugs that no rule has to see.
+  /// Bugs that the rules need not find.
   std::set<std::string_view> need_the_reference = {};
-  /// What these need comes once in half a million commands: the rules alone get its scenario.
+  /// These need a state that comes once in half a million commands: the rules run its scenario.
   std::set<std::string_view> rules_get_the_scenario = {};
 };
 
@@ -45,8 +45,8 @@ const std::vector<Canaries> kCanaries = {
      .commands_max = 20'000,
      .rule_commands_max = 15'000,
      .shrunk_commands_max = 12,
-     // Which free block is taken next, which copy of a key is found, whether a request could have
-     // been met: any answer is sound. Events still lead an index to the hashes in the pool.
+     // Which free block is taken next, which copy of a key is found, whether a request was
+     // possible: any answer is sound. Events still lead an index to the hashes in the pool.
      .need_the_reference =
          {
              "evict_moves_block_to_head",
@@ -66,7 +66,7 @@ const std::vector<Canaries> kCanaries = {
      .shrunk_commands_max = 12,
      // A hit of another length, a full block without a key, a block that is kept for longer, blocks
      // freed or taken in another order, an allocation that could have waited, statistics: any of
-     // these is sound. That draft layers need a block anew shows in no state.
+     // these is sound. No state shows that draft layers need a block again.
      .need_the_reference =
          {
              "eagle_drops_every_round",
@@ -92,8 +92,8 @@ const std::vector<Canaries> kCanaries = {
      .commands_max = 200'000,
      .rule_commands_max = 100'000,
      .shrunk_commands_max = 40,
-     // Who gets a turn, tokens and room, in which order, and what is computed or cached sooner or
-     // later than need be; what workers and statistics are told besides blocks.
+     // Which requests get a turn, tokens and room, in which order, and what is computed or cached
+     // earlier or later than needed; what workers and statistics get besides blocks.
      .need_the_reference = {"all_token_ids_missing",
                             "async_load_counts_against_budget",
                             "connector_asked_again_after_load",
@@ -121,7 +121,8 @@ const std::vector<Canaries> kCanaries = {
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
      .shrunk_commands_max = 24,
-     // Which idle block goes, what is remembered of it, and how the target moves within its bounds.
+     // Which idle block is evicted, what is remembered of it, how the target moves within its
+     // bounds.
      .need_the_reference =
          {
              "arc_falls_back_to_t1",
@@ -153,14 +154,14 @@ const std::vector<Canaries> kCanaries = {
              "tracker_holds_one_more",
          }},
     {.part = "tiering",
-     // A file is in doubt, is written anew, and is the only place where its block is.
+     // A file in doubt is rewritten while it is the only copy of its block.
      .commands_max = 500'000,
      .rule_commands_max = 150'000,
-     // A command that submits a job cannot go while a later job is named by its number.
+     // Shrinking cannot remove a command that submits a job if a later job is named by its number.
      .shrunk_commands_max = 40,
      // Another plan: a tier is searched, gets a block or is touched less often, or promotions are
-     // grouped otherwise. That a job is given up which could have been done, or a file is missed,
-     // may be a fault that was planned.
+     // grouped otherwise. A job that is given up needlessly, or a missed file, may be a planned
+     // fault.
      .need_the_reference =
          {
              "again_ends_the_search",
@@ -182,15 +183,15 @@ const std::vector<Canaries> kCanaries = {
              "touch_stays_in_primary",
          }},
     {.part = "engine.offloading",
-     // A window that is not asked again has to hold its last blocks alone.
+     // A window that is not asked again must hold only its last blocks.
      .commands_max = 1'000'000,
      .rule_commands_max = 200'000,
-     // A loaded prefix is stored again, for a tier that wants it, after its load, the stores of
-     // others and what they evict.
+     // A loaded prefix is stored again for a tier that wants it, after its load and after the
+     // stores and evictions of others.
      .shrunk_commands_max = 100,
      // Waiting for more or later than needed, a store less or more, hits that could be longer or are
-     // taken from elsewhere, blocks used in another order, tiers that hear less, statistics: all of
-     // these are sound.
+     // taken from elsewhere, blocks used in another order, fewer notices to tiers, statistics: all
+     // of these are sound.
      .need_the_reference = {"aggregate_replaces",
                             "bound_is_outside",
                             "buckets_not_cumulative",
@@ -232,7 +233,7 @@ const std::vector<Canaries> kCanaries = {
     {.part = "engine.prefill_decode",
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
-     // Four readers: each reads and notifies by itself.
+     // Four readers, each with its own read and notice.
      .shrunk_commands_max = 40,
      // A lease is renewed more often or for longer than needed, a load more than needed.
      .need_the_reference =
@@ -273,9 +274,9 @@ const std::vector<Canaries> kCanaries = {
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
      .shrunk_commands_max = 40,
-     // What is looked for, loaded, stored or filled is less, more or something else, and holds what
-     // it is named by; a file that fails all the same ends the engine; dummies where nobody reads;
-     // a file or folder more or less.
+     // Less, more or other blocks are looked up, loaded, stored or filled, with the content of
+     // their names; a file that still fails ends the engine; dummies that are not read; one file or
+     // folder more or less.
      .need_the_reference =
          {
              "all_groups_filled",
@@ -302,8 +303,8 @@ const std::vector<Canaries> kCanaries = {
      .commands_max = 100'000,
      .rule_commands_max = 200'000,
      .shrunk_commands_max = 40,
-     // Who loads, how many notices count, how an engine starts, and what comes together of several
-     // children or ranks, decides the reference; what comes of it is sound.
+     // Only the reference decides which child loads, how many notices count, how an engine starts,
+     // and how reports of several children or ranks are combined; other decisions are sound too.
      .need_the_reference = {"choice_lost_at_again", "cross_layers_by_layer", "cross_layers_if_any",
                             "extra_saves_replaced", "extra_saves_stay", "first_choice_kept",
                             "handshake_of_first_child", "last_hit_chosen",
@@ -315,7 +316,7 @@ const std::vector<Canaries> kCanaries = {
      .commands_max = 100'000,
      .rule_commands_max = 100'000,
      .shrunk_commands_max = 12,
-     // A store that is enqueued earlier than it could be copies the same.
+     // A store that is enqueued too early copies the same content.
      .need_the_reference =
          {
              "ended_job_stays_known",
@@ -338,7 +339,7 @@ const Canaries& canaries_of(const CheckedPart& part) {
   for (const Canaries& canaries : kCanaries) {
     if (canaries.part == part.name) return canaries;
   }
-  check_failed(__FILE__, __LINE__, "canaries.part == name", "a part that expects nothing");
+  check_failed(__FILE__, __LINE__, "canaries.part == name", "a part without expectations");
 }
 
 CampaignResult hunt(const CheckedPart& part, std::string_view bug, LockstepOptions lockstep,
@@ -352,7 +353,7 @@ CampaignResult hunt(const CheckedPart& part, std::string_view bug, LockstepOptio
                       [](const CampaignProgress&) { return true; });
 }
 
-/// What the rules alone report on the scenario of a bug.
+/// The report of the rules alone on the scenario of a bug.
 std::optional<Divergence> judged_by_rules(const CheckedPart& part, std::string_view bug) {
   const std::string file = cases_folder(part.name) + "/bugs/" + std::string(bug) + ".kvs";
   const Parsed<Document> document = read_document(file);
@@ -373,12 +374,12 @@ std::string caught_by(const CampaignResult& result) {
          (divergence.oracle == "lockstep" ? divergence.field : divergence.oracle);
 }
 
-/// Shrinks a failure that the lockstep found, and says to how many commands; they still fail.
+/// Shrinks a failure that the lockstep found. Returns: the number of commands, which still fail.
 std::size_t shrunk_commands(const CheckedPart& part, std::string_view bug,
                             const CampaignFailure& failure) {
   const auto reference = part.sides->make_reference();
   const auto planted = part.sides->make_planted(bug);
-  // Of the target: a smaller configuration may be of another assembly.
+  // With the target's checks: a smaller configuration may be of another assembly.
   Lockstep lockstep(*part.sides->checks, *reference, *planted, {.oracles = {.rules = false}});
   const auto still_fails = [&](const Scenario& scenario, const Setup& setup) {
     const auto again = run_scenario(lockstep, scenario, setup);
@@ -440,8 +441,8 @@ TEST_P(PlantedBugs, EachIsCaughtByLockstepAndByTheRulesAloneAndShrinks) {
   EXPECT_LE(shrunk[shrunk.size() * 3 / 4], canaries.mostly_shrunk_max);
 }
 
-// The rules of the scheduler hold under every connector: the core rules see its bugs in each
-// assembly, without the reference.
+// The core rules hold under every connector: they find the scheduler's bugs in each assembly,
+// without the reference.
 TEST(PlantedBugsOfTheScheduler, AreCaughtUnderEveryConnector) {
   for (const CheckedPart* part : every_part()) {
     if (part->checks->target != &EngineTarget::description()) continue;

@@ -1,5 +1,5 @@
-// Goal: what catches a planted bug sees the bug, and not the copy that it is planted in. Method:
-// the copy without a bug agrees with the reference.
+// Goal: checks catch the planted bug itself, not a difference of the copy that has it. Method: the
+// copy without a bug agrees with the reference.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ TEST_P(SoundCopy, AgreesWithTheReference) {
   const CheckedPart& part = *GetParam();
   const auto reference = part.sides->make_reference();
   const auto copy = part.sides->make_planted("");
-  if (!copy) return;  // its bugs stand in its own source
+  if (!copy) return;  // its bugs are in its own source
   CampaignOptions options;
   options.commands_max = 20'000;
   const CampaignResult result = run_campaign(*part.checks, *reference, *copy, options,

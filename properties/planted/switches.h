@@ -1,10 +1,10 @@
 #pragma once
 
-/// What the instrumented copies of product sources ask and count (ci/plant.py writes them).
+/// The switch and the counts that the instrumented copies of product sources use (ci/plant.py
+/// writes the copies).
 ///
-/// One planted bug at a time is switched on in a process: sound code and every bug stand in one
-/// copy. Switches and counts are of the process and not of an object, so that the code under test
-/// needs no member for them.
+/// One planted bug at a time is switched on in a process: one copy has the sound code and every
+/// bug. The switch and the counts are per process, so the code under test needs no member for them.
 
 #include <atomic>
 #include <cstdint>
@@ -35,13 +35,13 @@ constexpr bool none_of() {
   return ((bug != kBugs) && ...);
 }
 
-/// The work of data structures, as `always` edits count it. The O(1) claims are tests about these
-/// numbers. Not for several threads.
+/// The work of data structures, as `always` edits count it. Tests of O(1) claims check these
+/// numbers. Not thread-safe.
 struct OperationCounts {
-  std::uint64_t links = 0;          ///< nodes of a linked list that were read or written
-  std::uint64_t probes = 0;         ///< slots of a hash table that were looked at
-  std::uint64_t table_entries = 0;  ///< entries of a block table that were read or written
-  std::uint64_t requests = 0;       ///< requests that were looked at
+  std::uint64_t links = 0;          ///< nodes of linked lists, read or written
+  std::uint64_t probes = 0;         ///< visited slots of hash tables
+  std::uint64_t table_entries = 0;  ///< entries of block tables, read or written
+  std::uint64_t requests = 0;       ///< visited requests
   std::uint64_t words = 0;          ///< words of a place set, places of a timeline
 };
 
