@@ -1,5 +1,5 @@
-// Goal: a step is compared with its own drafts, also where a drain took back
-// those before it. Method: steps and answers made by hand.
+// Goal: a step is compared with its own drafts, also after a drain took back the steps before it.
+// Method: handmade steps and answers.
 
 #include "properties/engine/drafts_in_flight.h"
 

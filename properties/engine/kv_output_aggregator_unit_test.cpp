@@ -1,4 +1,4 @@
-// The rules of the aggregation over ranks, on both sides.
+// Tests the aggregation over ranks on both sides.
 
 #include <string>
 #include <vector>

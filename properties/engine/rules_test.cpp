@@ -1,6 +1,6 @@
-// Goal: each core rule sees what it is for. Method: true episodes of the reference, and in each a
-// lie: one observation is changed as a mistake of that kind would change it. Some episode has to be
-// caught by the rule that the lie is meant for, and no true observation by any.
+// Goal: each core rule catches its kind of mistake. Method: true episodes of the reference, and in
+// each a lie: one observation is changed as a mistake of that kind would change it. The rule under
+// test has to catch the lie in some episode, and no rule may catch a true observation.
 
 #include "properties/engine/rooms.h"
 
@@ -27,26 +27,26 @@ void expect_caught(std::string_view id, const Lie<EngineTarget>& lie,
                                   /*commands_after=*/20, lie);
 }
 
-/// A lie about what is shown, whatever the command and the configuration.
-template <class TellLie>
-Lie<EngineTarget> about_shown(TellLie lie) {
+/// A lie about the observation, for any command and configuration.
+template <class MakeLie>
+Lie<EngineTarget> about_shown(MakeLie lie) {
   return [lie](const Command&, const Config&, Observation& shown) {
     return shown.error == ErrorCode::kNone && lie(shown);
   };
 }
 
-/// The same where a step was planned.
-template <class TellLie>
-Lie<EngineTarget> about_step(TellLie lie) {
+/// The same, after a planned step.
+template <class MakeLie>
+Lie<EngineTarget> about_step(MakeLie lie) {
   return about_shown(
       [lie](Observation& shown) { return shown.scheduled.has_value() && lie(shown); });
 }
 
-/// A request that a lie keeps, although it ended.
+/// Keeps a request in observations although it ended.
 struct Kept {
   std::vector<RequestState> before;
 
-  /// False: it is not wanted, or the command ended none.
+  /// False: not wanted, or the command ended no request.
   bool keep(Observation& shown, RequestStatus status, bool is_wanted = true) {
     std::vector<RequestState> now = in(shown.requests);
     const auto gone = std::find_if(before.begin(), before.end(), [&](const RequestState& state) {
@@ -118,7 +118,7 @@ TEST(CoreRules, SeeABlockThatIsQueuedTwice) {
                 }));
 }
 
-/// The last block of one request's table is that of another's.
+/// One request's last block is also another's.
 TEST(CoreRules, SeeABlockAtTwoPlaces) {
   expect_caught("engine.5", about_shown([](Observation& shown) {
                   std::vector<RequestBlocks>& tables = in(shown.tables);
@@ -158,7 +158,7 @@ TEST(CoreRules, SeeTheKeyOfAnotherPlace) {
                 }));
 }
 
-/// The step computes less than what it caches.
+/// The step caches more than it computes.
 TEST(CoreRules, SeeAKeyAfterTheComputedTokens) {
   expect_caught("engine.7", about_step([](Observation& shown) {
                   for (ScheduledRequest& entry : in(shown.scheduled)) {
@@ -303,7 +303,7 @@ TEST(CoreRules, SeeAnEndThatIsReportedTwice) {
                 }));
 }
 
-/// What never fits goes on waiting.
+/// A request that never fits keeps waiting.
 TEST(CoreRules, SeeARequestThatIsTriedForEver) {
   expect_caught("engine.19",
                 [kept = Kept()](const Command&, const Config&, Observation& shown) mutable {
@@ -338,17 +338,17 @@ TEST(CoreRules, SeeARefusedCommandThatChangesSomething) {
   });
 }
 
-/// With no steps in flight allowed no step may be left to a request. That one waits for nothing
-/// shows the planted bug reported_load_waits_on.
+/// With max_concurrent_batches 0 the rule allows a request no steps. The planted bug
+/// reported_load_waits_on covers requests that wait for nothing.
 TEST(CoreRules, SeeARunThatOutlastsItsTokens) {
   Config config;
   make_assembly(Assembly::kScheduler, config);
   const kvfence::Setup setup =
       prepared(EngineTarget::description(), kvfence::Config(std::move(config)));
   const auto oracle_where = [&](std::uint32_t max_concurrent_batches) -> std::string {
-    EngineSetup told = setup.as<EngineSetup>();
-    told.schedulers.front().max_concurrent_batches = max_concurrent_batches;
-    const auto rules = make_core_rules(told);
+    EngineSetup wrong_setup = setup.as<EngineSetup>();
+    wrong_setup.schedulers.front().max_concurrent_batches = max_concurrent_batches;
+    const auto rules = make_core_rules(wrong_setup);
     const auto side = engine_sides().make_reference();
     EXPECT_FALSE(side->reset(setup));
     const auto world = setup.target().make_world(setup);

@@ -1,4 +1,4 @@
-// When steps go round, and what ends a round.
+// Tests when steps form a round, and what ends one.
 
 #include "properties/engine/step_rounds.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kNumBaseBlocks = 1;
 
-/// After a step that planned a token of "A", whose block is 1, and preempted these.
+/// After a step that planned a token of "A", which has block 1, and preempted these.
 SchedulerObservation after_step(std::uint32_t num_computed_tokens,
                                 std::vector<std::string> preempted = {}) {
   SchedulerObservation shown;

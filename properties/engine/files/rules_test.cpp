@@ -1,6 +1,6 @@
-// Goal: each invariant of engines with a synchronous connector sees what it is for. Method: true
-// episodes of the reference, and in each a lie: one observation is changed as a mistake of that
-// kind would change it. Some episode has to be caught by the invariant that the lie is meant for.
+// Goal: each invariant of engines with a synchronous connector catches its kind of mistake. Method:
+// true episodes of the reference, and in each a lie: one observation is changed as a mistake of
+// that kind would change it. The invariant under test has to catch the lie in some episode.
 
 #include "properties/engine/rooms.h"
 
@@ -76,7 +76,7 @@ TEST(SynchronousConnectorInvariants, FilesAndSlotsAgree) {
     }
     return false;
   });
-  // Saved, and not in storage.
+  // Saved, but not in storage.
   expect_caught("files.2", [](const Command& command, const Config&, Observation& shown) {
     if (!comes_back(command, shown) || in(shown.saved).empty()) return false;
     in(shown.files).clear();
@@ -84,7 +84,7 @@ TEST(SynchronousConnectorInvariants, FilesAndSlotsAgree) {
   });
 }
 
-/// Blocks of a hit in the wrong order, as the workers get them.
+/// The workers get the blocks of a hit in the wrong order.
 TEST(SynchronousConnectorInvariants, AStepReadsItsOwn) {
   expect_caught("files.3", [](const Command& command, const Config& config, Observation& shown) {
     if (!plans(command, shown) || !config.connector<ExampleRecord>()) return false;
@@ -126,7 +126,7 @@ TEST(SynchronousConnectorInvariants, SlotsChangeWhereAStepWrites) {
   });
 }
 
-TEST(SynchronousConnectorInvariants, WorkersDoWhatTheyAreTold) {
+TEST(SynchronousConnectorInvariants, WorkersDoWhatWasPlanned) {
   expect_caught("files.6", [](const Command& command, const Config&, Observation& shown) {
     if (!comes_back(command, shown) || in(shown.saved).empty()) return false;
     in(shown.saved).pop_back();
@@ -140,13 +140,13 @@ TEST(SynchronousConnectorInvariants, WorkersDoWhatTheyAreTold) {
 }
 
 TEST(SynchronousConnectorInvariants, AFailureEndsTheEngine) {
-  // It goes on as if nothing had been.
+  // It continues as if nothing had failed.
   expect_caught("files.7", [](const Command& command, const Config&, Observation& shown) {
     if (!fails(command, shown)) return false;
     --in(shown.num_engine_starts);
     return true;
   });
-  // Somebody lives on.
+  // A request survives.
   expect_caught("files.7", [](const Command& command, const Config&, Observation& shown) {
     if (!fails(command, shown)) return false;
     ++shown.num_waiting;

@@ -1,5 +1,5 @@
-// The rules of the storage that engines share, on both sides: one keeps symbols in memory, the
-// other in files.
+// Tests the storage that engines share, on both sides: one keeps symbols in memory, the other in
+// files.
 
 #include <memory>
 #include <string>
@@ -121,7 +121,7 @@ TEST_P(SharedStorageRules, OtherEnginesWriteToo) {
 
   EXPECT_EQ(folders(), Names({"a", "b"}));
   EXPECT_EQ(files(), Files({{"a", 2, true, {8}}, {"a", 10, true, {9}}}))
-      << "not what is made to fail";
+      << "the fault was for another file";
   EXPECT_TRUE(storage.truncate_file("a", 2));
   EXPECT_TRUE(storage.remove_file("a", 2));
   EXPECT_TRUE(storage.remove_folder("a"));
@@ -144,7 +144,7 @@ TEST_P(SharedStorageRules, AFileThatCannotBeCreated) {
   EXPECT_FALSE(storage.save("a", 0, Symbols{8}));
 
   EXPECT_EQ(folders(), Names({"a"}));
-  EXPECT_EQ(files(), Files()) << "what had the name is gone";
+  EXPECT_EQ(files(), Files()) << "the old entry of that name is gone";
 }
 
 TEST_P(SharedStorageRules, AFileThatCannotBeWritten) {
@@ -175,7 +175,7 @@ TEST_P(SharedStorageRules, AFaultWaitsForItsLayerAndItsOperation) {
   Symbols blocks(1);
   EXPECT_TRUE(load("a", 0, blocks));
   EXPECT_FALSE(storage.save("b", 1, Symbols{7}));
-  EXPECT_TRUE(storage.save("b", 1, Symbols{7})) << "told twice is told once";
+  EXPECT_TRUE(storage.save("b", 1, Symbols{7})) << "a repeated fail_next counts once";
 }
 
 TEST_P(SharedStorageRules, WhatFailsFirstLeavesLaterFaultsWaiting) {

@@ -1,5 +1,5 @@
-// The rules of the two synchronous connectors on both sides, both halves, with requests and steps
-// that the test makes up. Blocks have 4 tokens.
+// Tests both halves of the two synchronous connectors on both sides, with handmade requests and
+// steps. Blocks have 4 tokens.
 
 #include <algorithm>
 #include <map>
@@ -42,7 +42,7 @@ Tokens counting(std::uint32_t num_tokens) {
   return tokens;
 }
 
-/// What a side makes both connectors with.
+/// Makes both connectors of a side.
 struct Makers {
   std::unique_ptr<StorageWorld> (*storage)();
   std::unique_ptr<SynchronousConnectorScheduler> (*scheduler)(const SynchronousConnectorSpec&,
@@ -63,7 +63,7 @@ constexpr Maker kSides[] = {
       optimized::make_synchronous_connector_worker}},
 };
 
-/// A scheduler's half with the requests around it.
+/// A scheduler's half and its requests.
 class Half final : public ConnectorHost {
  public:
   Half(const Makers& make, const SynchronousConnectorSpec& spec)
@@ -98,7 +98,7 @@ class Half final : public ConnectorHost {
     connector->update_state_after_alloc(*this, request(index), blocks, num_external_tokens);
   }
 
-  /// The step that is being planned has the request, for the first time or resumed.
+  /// Adds the request, new or resumed, to the step that is being planned.
   void schedule(RequestIndex index, std::uint32_t num_computed_tokens, std::uint32_t num_tokens,
                 const Ids& blocks, bool resumed = false) {
     step_.scheduled.push_back({index, num_tokens, 0, true});
@@ -231,10 +231,10 @@ TEST_P(ExampleConnectorRules, LoadsWhatWasAllocated) {
             std::vector({FileTransfer{"3", false, folder_name(counting(8)), 8, {5, 6}},
                          FileTransfer{"4", true, folder_name(counting(16)), 16, {8, 9, 10, 11}}}));
   half.schedule(3, 0, 10, {5, 6, 7});
-  EXPECT_TRUE(half.build().transfers.front().store) << "needs no load any more";
+  EXPECT_TRUE(half.build().transfers.front().store) << "no longer needs a load";
 }
 
-TEST_P(ExampleConnectorRules, ALoadMayBeOfABlockThatNobodyLookedFor) {
+TEST_P(ExampleConnectorRules, ALoadMayBeOfABlockThatWasNotLookedUp) {
   half.add(3, counting(9));
   half.allocate(3, 4);
   half.schedule(3, 4, 5, {5, 6, 7});
@@ -273,7 +273,7 @@ TEST_P(ExampleConnectorRules, AResumedRequestStoresNothing) {
   EXPECT_TRUE(half.build().transfers.empty());
 }
 
-TEST_P(ExampleConnectorRules, HoldsNothingAndTellsNothing) {
+TEST_P(ExampleConnectorRules, HoldsNothingAndReportsNothing) {
   half.add(3, counting(10));
   EXPECT_FALSE(half.connector->request_finished(half, half.request(3), {{5}}));
   EXPECT_TRUE(half.connector->reset_cache());
@@ -394,7 +394,7 @@ TEST_P(ExampleWorkerRules, EndsAtAFileThatIsNotThere) {
 
   ASSERT_TRUE(report.failed.has_value());
   EXPECT_EQ(*report.failed, (FailedFile{"8", false, 3, "a"}));
-  EXPECT_EQ(report.loaded.size(), 1u) << "what was done stays done";
+  EXPECT_EQ(report.loaded.size(), 1u) << "earlier loads stay";
   EXPECT_EQ(held(2, 5), Symbols({20, 21}));
   EXPECT_EQ(held(2, 6), Symbols(2, kNothingComputed));
 }
@@ -466,7 +466,7 @@ TEST_P(DecodeBenchConnectorRules, FillsARequestOnce) {
   EXPECT_EQ(half.build().fills.size(), 2u);
   EXPECT_FALSE(half.connector->request_finished(half, half.request(3), {}));
   EXPECT_EQ(filled(), std::vector<RequestIndex>({4}));
-  EXPECT_EQ(half.ask(3), 9u) << "the index may name another one";
+  EXPECT_EQ(half.ask(3), 9u) << "the index may name another request";
 }
 
 TEST_P(DecodeBenchConnectorRules, AskingFillsNothing) {

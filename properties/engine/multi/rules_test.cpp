@@ -1,5 +1,5 @@
-// Goal: each rule sees what breaks it. Method: true episodes of the reference, and in each a lie
-// about what one observation shows.
+// Goal: each rule catches its kind of mistake. Method: true episodes of the reference, and in each
+// a lie about one observation.
 
 #include "properties/engine/rooms.h"
 
@@ -50,7 +50,7 @@ TEST(MultiRules, SeeACPUBlockTooMany) {
   expect_caught("multi.2", &Observation::num_cached_cpu_blocks);
 }
 
-TEST(MultiRules, SeeAChildThatIsNotTold) {
+TEST(MultiRules, SeeAChildThatIsNotNotified) {
   expect_caught_in_calls("multi.3", [](Calls& calls) {
     if (calls.back().method != "request_finished" || *calls.back().child == 0) return false;
     if (calls.size() < 2 || calls[calls.size() - 2].method != "request_finished") return false;

@@ -1,6 +1,6 @@
-// Goal: each invariant of a pair over NIXL sees what it is for. Method: true episodes of the
-// reference, and in each a lie: one observation is changed as a mistake of that kind would change
-// it. Some episode has to be caught by the invariant that the lie is meant for.
+// Goal: each invariant of a pair over NIXL catches its kind of mistake. Method: true episodes of
+// the reference, and in each a lie: one observation is changed as a mistake of that kind would
+// change it. The invariant under test has to catch the lie in some episode.
 
 #include "properties/engine/rooms.h"
 
@@ -25,11 +25,11 @@ using Lie = std::function<bool(const Command& command, Observation& shown)>;
 
 void expect_caught(std::string_view id, const Lie& lie) {
   const auto side = engine_sides().make_reference();
-  const auto tell = [&](const Command& command, const Config&, Observation& shown) {
+  const auto change = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
   expect_lie_caught<EngineTarget>(room_checks(Assembly::kPrefillDecode), *side, invariants(), id,
-                                  /*commands_after=*/12, tell);
+                                  /*commands_after=*/12, change);
 }
 
 bool plans(EngineRole role, const Command& command, const Observation& shown) {
@@ -54,7 +54,7 @@ bool consumer_comes_back(const Command& command, const Observation& shown) {
   return comes_back(EngineRole::kConsumer, command, shown);
 }
 
-/// The first read that is under way; null: none is.
+/// The first read under way; null: none.
 const ReadState* read_under_way(const Observation& shown) {
   for (const ReadState& read : *shown.reads) {
     const bool has_ended =
@@ -172,7 +172,7 @@ TEST(NixlInvariants, AStepReadsItsOwn) {
       return false;
     });
   }
-  // A request whose load failed, and that goes on as if it had not.
+  // A request whose load failed continues as if it had not.
   std::vector<BlockId> invalid;
   expect_caught("nixl.9", [&](const Command& command, Observation& shown) {
     if (consumer_comes_back(command, shown) && !in(shown.invalid_blocks).empty()) {

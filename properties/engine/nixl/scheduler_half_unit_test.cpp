@@ -1,4 +1,4 @@
-// The rules of the schedulers' halves of a pair on both sides: each half alone, call by call.
+// Tests the schedulers' halves of a pair on both sides: each half alone, call by call.
 
 #include <map>
 #include <memory>
@@ -43,7 +43,7 @@ Client prefill_of(std::string id, RequestIndex index) {
   return client;
 }
 
-/// Wants the prompt of A, in the blocks 11, 12, 13.
+/// A reader of the prompt of A, which is in blocks 11, 12, 13.
 Client reader_of(std::string id, RequestIndex index, std::string remote = "A") {
   Client client;
   client.index = index;
@@ -108,7 +108,7 @@ class Caller final : private ConnectorHost {
 using Producer = Caller<DisaggregatedProducer, ProducerMetadata>;
 using Consumer = Caller<DisaggregatedConsumer, ConsumerMetadata>;
 
-/// What a side makes both halves with.
+/// Makes both halves of a side.
 struct Makers {
   std::unique_ptr<DisaggregatedProducer> (*producer)(const DisaggregatedSpec&);
   std::unique_ptr<DisaggregatedConsumer> (*consumer)(const DisaggregatedSpec&);
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Nixl, ConsumerRules, ::testing::ValuesIn(kSides), SideN
 
 // ---- Producer ----
 
-TEST_P(ProducerRules, NamesWhatGotBlocksOnceAList) {
+TEST_P(ProducerRules, ListsEachRequestThatGotBlocksOnce) {
   Producer producer = producer_of(spec_of(Profile::kV019));
   producer.allocate(prefill_of("A", 0), {1});
   producer.allocate(prefill_of("B", 1), {2});
@@ -152,23 +152,23 @@ TEST_P(ProducerRules, NamesWhatGotBlocksOnceAList) {
   EXPECT_EQ(producer.match(prefill_of("A", 0), 0), std::pair(0U, false));
 }
 
-TEST_P(ProducerRules, TellsARequestOfAnIndexFromTheOneBefore) {
+TEST_P(ProducerRules, SeparatesRequestsOfOneIndex) {
   Producer producer = producer_of(spec_of(Profile::kV019));
   producer.allocate(prefill_of("A", 0), {1});
   producer.abort(prefill_of("A", 0));
   producer.allocate(prefill_of("B", 0), {1});
-  const ProducerMetadata told = producer.build();
-  EXPECT_EQ(told.reqs_in_batch, (Names{"A", "B"}));
-  EXPECT_EQ(told.reqs_not_processed, Names{"A"});
+  const ProducerMetadata metadata = producer.build();
+  EXPECT_EQ(metadata.reqs_in_batch, (Names{"A", "B"}));
+  EXPECT_EQ(metadata.reqs_not_processed, Names{"A"});
 }
 
 TEST_P(ProducerRules, HoldsWhatAConsumerWillRead) {
   Producer producer = producer_of(spec_of(Profile::kV019));
   producer.half().set_time(5);
   EXPECT_TRUE(producer.finish(prefill_of("A", 0), RequestStatus::kFinishedLengthCapped, {4, 3}));
-  const ProducerMetadata told = producer.build();
-  EXPECT_EQ(told.reqs_to_send, (std::vector<ProducerMetadata::Send>{{"A", 35}}));
-  EXPECT_TRUE(told.reqs_not_processed.empty());
+  const ProducerMetadata metadata = producer.build();
+  EXPECT_EQ(metadata.reqs_to_send, (std::vector<ProducerMetadata::Send>{{"A", 35}}));
+  EXPECT_TRUE(metadata.reqs_not_processed.empty());
   std::vector<RemotePrefill> prefills(1);
   producer.half().take_remote_prefills(prefills);
   ASSERT_EQ(prefills.size(), 2U);  // appended
@@ -184,7 +184,7 @@ TEST_P(ProducerRules, HoldsWhatAConsumerWillRead) {
   EXPECT_TRUE(producer.build().reqs_to_send.empty());
 }
 
-TEST_P(ProducerRules, ClientsGetParamsOnceAndOfTheLastOneThatFinished) {
+TEST_P(ProducerRules, ClientsGetParamsOnceAndOfTheLastFinishedRequest) {
   Producer producer = producer_of(spec_of(Profile::kV019));
   producer.finish(prefill_of("A", 0), RequestStatus::kFinishedLengthCapped, {1});
   EXPECT_EQ(producer.half().take_client_params(), "A");
@@ -209,7 +209,7 @@ TEST_P(ProducerRules, HoldsForEverWithoutADeadline) {
             (std::vector<ProducerMetadata::Send>{{"A", std::nullopt}}));
 }
 
-TEST_P(ProducerRules, DoesNotHoldWhatNobodyWillRead) {
+TEST_P(ProducerRules, DoesNotHoldWhatWillNotBeRead) {
   Producer producer = producer_of(spec_of(Profile::kV023));
   EXPECT_FALSE(producer.abort(prefill_of("A", 0)));
   EXPECT_FALSE(producer.finish(prefill_of("B", 1), RequestStatus::kFinishedError, {1}));
@@ -217,9 +217,9 @@ TEST_P(ProducerRules, DoesNotHoldWhatNobodyWillRead) {
   Client local = prefill_of("D", 3);
   local.params.do_remote_decode = false;
   EXPECT_FALSE(producer.finish(local, RequestStatus::kFinishedLengthCapped, {1}));
-  const ProducerMetadata told = producer.build();
-  EXPECT_EQ(told.reqs_not_processed, (Names{"A", "B", "C"}));
-  EXPECT_TRUE(told.reqs_to_send.empty());
+  const ProducerMetadata metadata = producer.build();
+  EXPECT_EQ(metadata.reqs_not_processed, (Names{"A", "B", "C"}));
+  EXPECT_TRUE(metadata.reqs_to_send.empty());
 }
 
 // ---- Consumer ----
@@ -288,7 +288,7 @@ TEST_P(ConsumerRules, TransfersARequestOnce) {
   EXPECT_EQ(consumer.match(reader_of("C", 0), 0), std::pair(8U, true));
 }
 
-TEST_P(ConsumerRules, TellsTheProducerOfWhatWasNeverAdmitted) {
+TEST_P(ConsumerRules, NotifiesTheProducerOfRequestsNeverAdmitted) {
   Consumer consumer = consumer_of(spec_of(Profile::kV019));
   EXPECT_FALSE(consumer.abort(reader_of("B", 0)));
   EXPECT_EQ(consumer.build().reqs_to_recv,
@@ -326,7 +326,7 @@ TEST_P(ConsumerRules, RenewsUntilARequestIsReceivedOrFinished) {
   EXPECT_EQ(consumer.build().heartbeats, Names{"A0"});
 }
 
-TEST_P(ConsumerRules, ALeaseThatTwoAskedForIsRenewedUntilBothAreDone) {
+TEST_P(ConsumerRules, ALeaseOfTwoReadersIsRenewedUntilBothAreDone) {
   DisaggregatedSpec spec = spec_of(Profile::kV023);
   spec.deadline = 5;
   Consumer consumer = consumer_of(spec);

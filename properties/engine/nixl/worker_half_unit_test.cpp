@@ -1,5 +1,5 @@
-// The rules of the workers' halves of a pair on both sides: single ranks with a scripted transport,
-// step by step.
+// Tests the workers' halves of a pair on both sides: single ranks with a scripted transport, step
+// by step.
 
 #include <algorithm>
 #include <memory>
@@ -39,7 +39,7 @@ KVConnectorWorkerOutput run(KVConnectorWorker& worker, const KVConnectorMetadata
   return out;
 }
 
-/// What a side makes the workers of both engines with.
+/// Makes the workers of both engines of a side.
 struct Makers {
   using Make = std::unique_ptr<KVConnectorWorker> (*)(const DisaggregatedSpec&, std::uint32_t,
                                                       Transport&);
@@ -64,7 +64,7 @@ class ProducerRank {
   ProducerRank(Makers::Make make, const DisaggregatedSpec& spec, std::uint32_t rank)
       : worker_(make(spec, rank, transport_)) {}
 
-  /// The requests that a step reports, sorted: their order means nothing.
+  /// The requests that a step reports, sorted: their order has no meaning.
   Names step(const ProducerMetadata& metadata = {}) {
     const KVConnectorWorkerOutput out = run(*worker_, metadata);
     EXPECT_TRUE(out.finished_recving.empty());
@@ -88,10 +88,10 @@ class ProducerRank {
   }
 
   void notice(const std::string& request, std::uint32_t rank = 0) {
-    tell({rank, 0, false, {request}});
+    deliver({rank, 0, false, {request}});
   }
-  void heartbeat(const Names& requests) { tell({0, 0, true, requests}); }
-  void tell(const Notice& notice) {
+  void heartbeat(const Names& requests) { deliver({0, 0, true, requests}); }
+  void deliver(const Notice& notice) {
     transport_.send_notice(notice);
     EXPECT_TRUE(transport_.deliver(num_notices_++));
   }
@@ -125,16 +125,16 @@ TEST_P(ProducerWorkerRules, ANoticeEndsAnExpectedRequest) {
   EXPECT_TRUE(rank.step().empty());
 }
 
-TEST_P(ProducerWorkerRules, AllItsReadersHaveToSaySo) {
+TEST_P(ProducerWorkerRules, AllItsReadersHaveToSendANotice) {
   ProducerRank rank = rank_of(spec_of(2, 6), 1);
   rank.expect({"A"});
-  for (const std::uint32_t reader : {3U, 5U, 3U, 0U}) rank.tell({reader, 1, false, {"A"}});
+  for (const std::uint32_t reader : {3U, 5U, 3U, 0U}) rank.deliver({reader, 1, false, {"A"}});
   EXPECT_TRUE(rank.step().empty());
-  rank.tell({4, 1, false, {"A"}});
+  rank.deliver({4, 1, false, {"A"}});
   EXPECT_EQ(rank.step(), Names{"A"});
-  // A slot that was used before has heard nothing.
+  // A reused slot has got no notice.
   rank.expect({"B"});
-  rank.tell({4, 1, false, {"B"}});
+  rank.deliver({4, 1, false, {"B"}});
   EXPECT_TRUE(rank.step().empty());
 }
 
@@ -221,7 +221,7 @@ TEST_P(ProducerWorkerRules, AHeartbeatProlongsALease) {
   rank.heartbeat({"A"});  // 25 is not later
   EXPECT_TRUE(rank.step().empty());
   rank.transport().advance_clock(25);
-  rank.heartbeat({"A", "D", "E"});  // before the deadlines are looked at
+  rank.heartbeat({"A", "D", "E"});  // before the deadlines are checked
   EXPECT_EQ(rank.step(), Names{"C"});
   rank.transport().advance_clock(19);
   EXPECT_EQ(rank.step(), Names{"B"});
@@ -310,7 +310,7 @@ TEST_P(ConsumerWorkerRules, ReadsFromEachOfItsProducersRanks) {
   EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
 }
 
-TEST_P(ConsumerWorkerRules, WithoutBlocksItTellsEachOfItsProducersRanks) {
+TEST_P(ConsumerWorkerRules, WithoutBlocksItNotifiesEachOfItsProducersRanks) {
   ConsumerRank rank = rank_of(spec_of(4, 2), 1);
   EXPECT_EQ(rank.receive({{"B", "A", {}, {}}}), KVConnectorWorkerOutput());
   EXPECT_TRUE(rank.transport().reads().empty());
@@ -345,7 +345,7 @@ TEST_P(ConsumerWorkerRules, AFailedReadMakesBlocksInvalidAndTheLastOneEndsTheReq
   out = rank.step();
   EXPECT_EQ(out.finished_recving, (Names{"C", "B"}));
   EXPECT_EQ(out.invalid_block_ids, std::vector<BlockId>{5});  // once
-  // A slot that was used before has not failed.
+  // A reused slot has not failed.
   rank.receive({{"D", "A", {6}, {11}}});
   rank.end(4);
   rank.end(5);

@@ -1,9 +1,8 @@
-// The statistics and metrics of both sides are those of vLLM: the cases of
-// contract/golden/kv_connector_stats_golden.txt, which vLLM and the Prometheus client wrote. What
-// no engine does stands here alone: types without operations.
+// Tests that the statistics and metrics of both sides are those of vLLM, with the cases of
+// contract/golden/kv_connector_stats_golden.txt, which vLLM and the Prometheus client wrote. Only
+// these cases have types without operations, which no engine sends.
 //
-// A change of the golden file is right only when a pinned release, or the client, answers
-// otherwise.
+// Change the golden file only when a pinned release, or the client, gives other answers.
 
 #include "contract/connectors/kv_connector_stats.h"
 

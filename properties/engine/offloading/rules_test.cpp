@@ -1,6 +1,6 @@
-// Goal: each invariant of engines with an OffloadingConnector sees what it is for. Method: true
-// episodes of the reference, and in each a lie: one observation is changed as a mistake of that
-// kind would change it. Some episode has to be caught by the invariant that the lie is meant for.
+// Goal: each invariant of engines with an OffloadingConnector catches its kind of mistake. Method:
+// true episodes of the reference, and in each a lie: one observation is changed as a mistake of
+// that kind would change it. The invariant under test has to catch the lie in some episode.
 
 #include "properties/engine/rooms.h"
 
@@ -27,11 +27,11 @@ using Lie = std::function<bool(const Command& command, Observation& shown)>;
 
 void expect_caught(std::string_view id, const Lie& lie) {
   const auto side = engine_sides().make_reference();
-  const auto tell = [&](const Command& command, const Config&, Observation& shown) {
+  const auto change = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
   expect_lie_caught<EngineTarget>(room_checks(Assembly::kOffloading), *side, invariants(), id,
-                                  /*commands_after=*/6, tell);
+                                  /*commands_after=*/6, change);
 }
 
 bool plans(const Command& command, const Observation& shown) {
@@ -145,7 +145,7 @@ TEST(OffloadingInvariants, AReadySlotHoldsItsKey) {
     }
     return true;
   });
-  // A ready block, whose slot has other bytes.
+  // The slot of a ready block has other bytes.
   expect_caught("offloading.8", [](const Command&, Observation& shown) {
     if (!shown.damaged.has_value() || in(shown.t1).empty()) return false;
     in(shown.damaged).push_back(in(shown.t1).front().key);
@@ -210,7 +210,7 @@ TEST(OffloadingInvariants, APromotionComesWhole) {
     }
     return false;
   });
-  // What was given up is reported as done.
+  // A job that was given up is reported as done.
   expect_caught("offloading.10", [](const Command& command, Observation& shown) {
     if (!plans(command, shown) || !shown.tier_calls.has_value()) return false;
     for (TierCallRecord& call : in(shown.tier_calls)) {
@@ -223,8 +223,8 @@ TEST(OffloadingInvariants, APromotionComesWhole) {
   });
 }
 
-/// An engine in which a request waits for its grammar, and nothing else; what the rules say of what
-/// it is shown to do.
+/// The rules' verdict on a changed observation of an engine in which a request waits for its
+/// grammar and nothing else happens.
 std::string oracle_of(const std::function<void(Observation& shown)>& lie) {
   Config config;
   for (std::uint64_t seed = 1; config.profile != Profile::kV023; ++seed) {

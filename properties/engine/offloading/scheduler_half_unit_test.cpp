@@ -1,7 +1,7 @@
-// The rules of the scheduler's half on both sides, in both forms, with a host and steps that the
-// test makes up. GPU blocks and hashes have 4 tokens unless a test says so. A key is shown by the
-// request that has it and its place among the request's offloaded blocks, "A0"; with several groups
-// "A0/1". Lives of whole engines are in scenarios/cases/engine/offloading/.
+// Tests the scheduler's half on both sides, in both forms, with a handmade host and steps. GPU
+// blocks and hashes have 4 tokens unless a test says otherwise. A key is shown as its request and
+// its place among the request's offloaded blocks, "A0"; with several groups "A0/1". Scenarios of
+// whole engines are in scenarios/cases/engine/offloading/.
 
 #include <map>
 #include <memory>
@@ -52,7 +52,7 @@ OffloadingSpec fence_spec(std::vector<KVCacheSpec> groups = {full(4)},
   return spec_of(Profile::kV023, std::move(groups), capacity);
 }
 
-/// `num_tokens` tokens that no other value of `first` begins with.
+/// `num_tokens` tokens that begin with `first`.
 Tokens tokens_of(TokenId first, std::uint32_t num_tokens) {
   Tokens tokens(num_tokens, 1);
   tokens.front() = first;
@@ -91,17 +91,17 @@ using Maker = BySide<decltype(&reference::make_offloading_connector_scheduler)>;
 constexpr Maker kSides[] = {{"reference", reference::make_offloading_connector_scheduler},
                             {"optimized", optimized::make_offloading_connector_scheduler}};
 
-/// A scheduler's half and the engine around it.
+/// A scheduler's half and its engine.
 class Half final : public ConnectorHost {
  public:
   Half(const Maker& make, const OffloadingSpec& given, std::vector<SecondaryTierHandle> tiers)
       : spec(given), connector(make.make(given, std::move(tiers))) {}
 
-  /// What a step has of one request.
+  /// A request's part of a step.
   struct Entry {
     std::string id;
     std::uint32_t num_tokens = 0;
-    BlocksByGroup new_blocks;  ///< none: as if no group got one
+    BlocksByGroup new_blocks;  ///< empty: no group got a block
     bool resumed = false;
   };
 
@@ -129,14 +129,14 @@ class Half final : public ConnectorHost {
     return std::to_string(*matched.num_tokens) + (matched.load_async ? " async" : "");
   }
 
-  /// The request is admitted with all its blocks; `cached` carry a key.
+  /// Admits the request with all its blocks; the first `cached` have a key.
   void alloc(const std::string& id, const BlocksByGroup& blocks, std::uint32_t num_external_tokens,
              std::set<BlockId> cached = {}) {
     cached_ = std::move(cached);
     connector->update_state_after_alloc(*this, request(index(id)), blocks, num_external_tokens);
   }
 
-  /// A step; requests that no step had before are new in it.
+  /// Plans a step; requests that no earlier step had are new.
   const OffloadingConnectorMetadata& step(const std::vector<Entry>& entries,
                                           const Names& preempted = {}) {
     SchedulerOutput output;
@@ -173,7 +173,7 @@ class Half final : public ConnectorHost {
     return dynamic_cast<const OffloadingConnectorMetadata&>(*metadata_);
   }
 
-  /// The request is admitted and its whole prompt is computed in one step, in these blocks.
+  /// Admits the request and computes its whole prompt in one step, in these blocks.
   const OffloadingConnectorMetadata& prefill(const std::string& id, const BlocksByGroup& blocks) {
     alloc(id, blocks, 0);
     const auto num_tokens = requests_[index(id)]->num_prompt_tokens;
@@ -219,11 +219,11 @@ class Half final : public ConnectorHost {
   ScriptedTier& tier(std::uint32_t place) {
     return dynamic_cast<ScriptedTier&>(*connector->tiering()->tiers()[place].get());
   }
-  /// Of a request's block in the first group, for a tier.
+  /// The key of a request's block in the first group, for a tier.
   OffloadKey key_of(const std::string& id, std::uint32_t block) const {
     return make_block_hash_with_group_id(requests_[index(id)]->request.block_hashes(4)[block], 0);
   }
-  /// What the tiers were called since the last time: "lookup 0 hit A0", "submit_load 1 A0 A1".
+  /// The calls to the tiers since the last time: "lookup 0 hit A0", "submit_load 1 A0 A1".
   Names calls() {
     Names all;
     for (const TierCall& call : *tier(0).calls()) {
@@ -295,7 +295,7 @@ class Half final : public ConnectorHost {
   std::shared_ptr<const KVConnectorMetadata> metadata_;
 };
 
-/// `blocks` of a request with `num_tokens` tokens are stored, but for places with a null block.
+/// Stores `blocks` of a request with `num_tokens` tokens, except null blocks.
 void store(Half& half, const std::string& id, std::uint32_t num_tokens, const BlocksByGroup& blocks,
            bool complete = true) {
   half.add(id, tokens_of(1, num_tokens));
@@ -309,8 +309,8 @@ class OffloadingConnectorRules : public ::testing::TestWithParam<Maker> {
     return {GetParam(), spec, std::move(tiers)};
   }
 
-  /// Keys of `pattern` as a lookup finds them, "h" hit, "m" miss, "?" being written; answers what
-  /// one group finds of them, in blocks.
+  /// Makes keys for a lookup by `pattern`: "h" hit, "m" miss, "?" being written. Returns how many
+  /// blocks of them one group finds.
   static std::string found(const KVCacheSpec& group, const std::string& pattern) {
     Half half = half_of(fence_spec({group}));
     const auto num_tokens = static_cast<std::uint32_t>(4 * pattern.size() + 1);
@@ -329,7 +329,7 @@ class OffloadingConnectorRules : public ::testing::TestWithParam<Maker> {
     return half.match("A");
   }
 
-  /// How often each key was looked up shows in which of them pass a filter of two lookups.
+  /// A filter of two lookups shows how often each key was looked up.
   static std::string twice_looked_up(const KVCacheSpec& group) {
     OffloadingSpec spec = fence_spec({group});
     spec.manager.store_threshold = 2;
@@ -401,8 +401,7 @@ TEST_P(HoldingConnector, NothingToStoreMovesTheCursorAndTouchesNothing) {
   half.add("C", tokens_of(3, 8));
   half.prefill("C", {{5, 6}});
   half.sent({"C"});
-  EXPECT_EQ(text_of(half.step({{"B", 1, {}}}).stores), Names())
-      << "though nothing of B is held any more";
+  EXPECT_EQ(text_of(half.step({{"B", 1, {}}}).stores), Names()) << "though no block of B is held";
 }
 
 TEST_P(HoldingConnector, AResumedRequestHasOtherBlocks) {
@@ -413,7 +412,7 @@ TEST_P(HoldingConnector, AResumedRequestHasOtherBlocks) {
   half.step({}, {"A"});
   half.alloc("A", {{5, 6, 7}}, 0);
   EXPECT_EQ(text_of(half.step({{"A", 12, {{5, 6, 7}}, true}}).stores), Names({"A [7] -> [2]"}))
-      << "the cursor outlives the preemption";
+      << "the cursor is kept over the preemption";
 }
 
 TEST_P(HoldingConnector, NewRequestsArePlannedBeforeCachedOnes) {
@@ -477,7 +476,7 @@ TEST_P(HoldingConnector, ALoadGoesIntoTheBlocksWithoutAKey) {
   EXPECT_EQ(half.held(), "A1+1 A0+1");
   const auto& metadata = half.step({});
   EXPECT_EQ(text_of(metadata.loads), Names({"B [13 14 15 16] at [2] <- [0 1]"}));
-  EXPECT_EQ(text_of(half.step({}).loads), Names()) << "told once";
+  EXPECT_EQ(text_of(half.step({}).loads), Names()) << "reported once";
   half.received({"B"});
   EXPECT_EQ(half.held(), "A1 A0");
 }
@@ -601,10 +600,10 @@ TEST_P(HoldingConnector, PendingStoresAreCompletedInTheOrderOfPlanning) {
   expected.medium = "CPU";
   EXPECT_EQ(std::get<BlockStored>(events.front()), expected);
   half.connector->take_events(events);
-  EXPECT_EQ(events.size(), 1u) << "told once, and appended to what there is";
+  EXPECT_EQ(events.size(), 1u) << "reported once, and appended to what is there";
 }
 
-TEST_P(HoldingConnector, AnEvictionIsOneEventABlock) {
+TEST_P(HoldingConnector, AnEvictionIsOneEventPerBlock) {
   Half half = half_of(hold_spec(2, /*capacity=*/2));
   half.add("A", tokens_of(1, 16));
   half.add("B", tokens_of(2, 16));
@@ -746,7 +745,7 @@ TEST_P(FencingConnector, WhatIsBeingLoadedIsWaitedFor) {
   half.add("D", tokens_of(1, 13));
   EXPECT_EQ(half.match("B"), "12 async");
   half.alloc("B", {{0, 0, 23, 24}}, 12);
-  EXPECT_EQ(half.match("C"), "16 async") << "of its window nothing is being loaded";
+  EXPECT_EQ(half.match("C"), "16 async") << "no block of its window is being loaded";
   EXPECT_EQ(half.match("D"), "again");
   half.step({});
   half.completed({1});
@@ -809,7 +808,7 @@ TEST_P(FencingConnector, OneJobLoadsAllGroups) {
   EXPECT_EQ(text_of(metadata.loads),
             Names({"B [21 22 23 32 33] of [3 2] at [0 1] <- [0 1 2 4 5]"}));
   EXPECT_EQ(numbers_of(metadata.loads), Jobs({1})) << "numbered with the stores";
-  EXPECT_EQ(text_of(half.step({}).loads), Names()) << "told once";
+  EXPECT_EQ(text_of(half.step({}).loads), Names()) << "reported once";
   half.completed({1});
   half.computed("B", 12);
   half.alloc("B", {{21, 22, 23, 24, 25}, {0, 32, 33, 34, 35}}, 0);
@@ -925,7 +924,7 @@ TEST_P(FencingConnector, AWindowBlockThatIsGivenOutAnewIsNotStored) {
       << "the first place had block 1 before";
 }
 
-// v0.23.0 looks only after the cursor, which a reset takes back.
+// v0.23.0 checks only blocks after the cursor, which a reset moves back.
 TEST_P(FencingConnector, AlsoAfterAResetAWindowBlockThatWasGivenOutAnewIsNotStored) {
   Half half = half_of(fence_spec({window_of(8, 4)}));
   half.add("A", tokens_of(1, 16));
@@ -946,7 +945,7 @@ TEST_P(FencingConnector, CursorsFollowTheStepAlsoBack) {
   half.prefill("B", {{7, 8, 9}});
   half.completed({1});
   EXPECT_EQ(half.step({{"A", 8, {{5, 6}}}}).stores.at(0).spec.gpu_blocks, Ids({5, 6}))
-      << "what was evicted meanwhile, after the step's first block";
+      << "evicted meanwhile, from the step's first block on";
   EXPECT_EQ(half.held(), "B0 A2? A1?");
 }
 
@@ -959,7 +958,7 @@ TEST_P(FencingConnector, StoresArePlannedInTheOrderOfTheStep) {
             Names({"A [2] at [1] -> [1]", "B [3] at [0] -> [2]"}));
 }
 
-// Fence: what is flushed.
+// Fence: flushes.
 
 // Upstream: test_fence_at_build_store_jobs.
 TEST_P(FencingConnector, AJobIsFlushedBeforeABlockOfItsFinishedRequestIsUsedAgain) {
@@ -970,7 +969,7 @@ TEST_P(FencingConnector, AJobIsFlushedBeforeABlockOfItsFinishedRequestIsUsedAgai
   EXPECT_EQ(half.step({{"B", 4, {{3}}}}).jobs_to_flush, Jobs());
   EXPECT_FALSE(half.finish("A")) << "never holds";
   EXPECT_EQ(half.step({{"B", 4, {{2}}}}).jobs_to_flush, Jobs({0}));
-  EXPECT_EQ(half.step({{"B", 4, {{4}}}}).jobs_to_flush, Jobs()) << "told once";
+  EXPECT_EQ(half.step({{"B", 4, {{4}}}}).jobs_to_flush, Jobs()) << "reported once";
 }
 
 TEST_P(FencingConnector, ARunningRequestsBlocksOfFullAttentionAreItsOwn) {
@@ -1166,7 +1165,7 @@ TEST_P(TieredConnector, ATierThatWantsRequestsGetsTheLoadedPrefix) {
                                  "submit_store 0 A0"}));
 }
 
-TEST_P(TieredConnector, TiersAreToldOfRequestsAndSteps) {
+TEST_P(TieredConnector, TiersAreNotifiedOfRequestsAndSteps) {
   Half half = half_of(tiers_spec(), tiers(1));
   half.add("A", tokens_of(1, 4));
   EXPECT_EQ(half.calls(), Names({"on_new_request 0 block_level"}));
@@ -1180,7 +1179,7 @@ TEST_P(TieredConnector, TiersAreToldOfRequestsAndSteps) {
   EXPECT_EQ(half.calls(), Names({"on_request_finished 0"}));
 }
 
-// What the reference cannot be asked for.
+// Calls that the reference refuses.
 
 Half reference_half(const OffloadingSpec& spec) { return {kSides[0], spec, {}}; }
 

@@ -1,5 +1,4 @@
-// The rules of the worker's half on both sides, in both forms, with a copy engine whose progress
-// the test decides.
+// Tests the worker's half on both sides, in both forms, with a copy engine that the test advances.
 
 #include <string>
 #include <tuple>
@@ -38,7 +37,7 @@ constexpr Maker kSides[] = {{"reference", reference::make_offloading_connector_w
 class Rank {
  public:
   Rank(const Maker& make, Profile profile) : worker_(make.make(spec_of(profile))) { bind(); }
-  /// A copy has an engine and metadata of its own.
+  /// A copy has its own engine and metadata.
   void bind() {
     worker_->register_kv_caches(engine);
     worker_->bind_connector_metadata(metadata);
@@ -51,7 +50,7 @@ class Rank {
     add(metadata.stores, request, std::move(gpu_blocks), job).spec.is_store = true;
   }
 
-  /// All of a step, then an empty metadata.
+  /// Runs a whole step, then clears the metadata.
   KVConnectorWorkerOutput step(const Names& finished = {}) {
     before_forward();
     worker_->wait_for_save();
@@ -79,7 +78,7 @@ class Rank {
   void finish(JobId job) { EXPECT_TRUE(engine.advance(job, TransferProgress::kFinished)); }
   void fail(JobId job) { EXPECT_TRUE(engine.advance(job, TransferProgress::kFailed)); }
 
-  /// In the copy engine, in the order of submission: "store 0 A submitted".
+  /// The copy engine's transfers in the order of submission: "store 0 A submitted".
   Names transfers() const {
     Names all;
     for (const ScriptedTransferEngine::Transfer& transfer : engine.transfers()) {
@@ -145,7 +144,7 @@ TEST_P(EachWorker, QueuedStoresGoBeforeLoads) {
   rank.load("B", {2}, 1);
   rank.worker()->start_load_kv();
   EXPECT_EQ(rank.transfers(), Names({"store 0 A submitted", "load 1 B submitted"}))
-      << "also where nobody called handle_preemptions";
+      << "also without a call of handle_preemptions";
 }
 
 TEST_P(EachWorker, ALoadIsReportedOnceItEnded) {
@@ -184,7 +183,7 @@ TEST_P(EachWorker, AResultThatIsReportedAgainIsPassedOver) {
   EXPECT_EQ(rank.step(), KVConnectorWorkerOutput());
 }
 
-// Upstream: test_metrics.py, what a worker records.
+// Upstream: test_metrics.py, a worker's records.
 TEST_P(EachWorker, StatisticsAreWhatEndedWellAndTookAKnownTime) {
   Rank rank = rank_of();
   rank.store("A", {1, 2}, 0);
@@ -237,7 +236,7 @@ TEST_P(HoldingWorker, APreemptedRequestsStoresAreAwaited) {
   rank.worker()->handle_preemptions(rank.metadata);
   EXPECT_EQ(rank.transfers(), Names({"store 0 A finished", "store 1 B submitted",
                                      "load 2 C submitted", "store 3 A finished"}))
-      << "the queued one, too, and nobody else's";
+      << "the queued one too, and no other request's";
 }
 
 TEST_P(HoldingWorker, AFinishedRequestIsSentWithItsLastStore) {

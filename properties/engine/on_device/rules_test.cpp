@@ -1,7 +1,7 @@
-/// Goal: each invariant of engines over devices is silent about a right run and turns red at one
-/// wrong member; where nobody looks at races and pages, wrong KV shows in the tokens.
-/// Method: a short run of the reference, of which one observation is changed; random runs of
-/// planted implementations whose observations are judged without races.
+/// Goal: each invariant of engines over devices accepts a correct run and fails at one wrong
+/// member; without checks of races and pages, wrong KV shows in the tokens. Method: a short run of
+/// the reference in which one observation is changed; random runs of planted implementations that
+/// are checked by their tokens only.
 
 #include "properties/engine/rooms.h"
 
@@ -48,7 +48,7 @@ Config small_config() {
 
 auto make_small_rules() { return make_rules(setup_of<EngineTarget>(small_config())); }
 
-/// A request is computed and stored, comes again when the GPU has forgotten it, and is loaded.
+/// A request is computed and stored, comes again when it is not in the GPU's cache, and is loaded.
 std::vector<Shown> right_run() {
   AddRequest first;
   first.id = "A";
@@ -74,7 +74,7 @@ std::vector<Shown> right_run() {
   return run;
 }
 
-/// An answer is changed as a whole.
+/// Replaces an answer by a changed copy.
 template <class T>
 void edit(Reusable<T>& answer, const std::function<void(T&)>& change) {
   T changed = *answer;
@@ -102,9 +102,9 @@ std::optional<Divergence> judge(const std::vector<Shown>& run) {
 }
 
 /// The whole blocks of A's prompt count as cached when the second step gives A its last tokens.
-/// Then B needs a block, A is the victim and leaves the step. Nobody has computed what A finds.
-/// Source: vLLM v0.19.0 and v0.23.0 v1/core/sched/scheduler.py schedule: it takes a victim out of
-/// the step, and not its blocks out of the prefix cache.
+/// Then B needs a block, and A is preempted and leaves the step. A later finds blocks that were not
+/// computed. Source: vLLM v0.19.0 and v0.23.0 v1/core/sched/scheduler.py schedule: it removes a
+/// preempted request from the step, but not its blocks from the prefix cache.
 TEST(EngineInvariants, SeeUpstreamsVictimThatAStepHasServed) {
   Config config = small_config();
   config.profile = Profile::kV019;
@@ -146,15 +146,15 @@ TEST(EngineInvariants, SeeUpstreamsVictimThatAStepHasServed) {
   EXPECT_EQ(divergence->step, commands.size() - 1);
 }
 
-TEST(EngineInvariants, AreSilentAboutARightRun) {
+TEST(EngineInvariants, AcceptACorrectRun) {
   const auto found = judge(right_run());
   EXPECT_FALSE(found) << found->oracle << " at " << found->step;
 }
 
-TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
+TEST(EngineInvariants, EachFailsAtOneWrongMember) {
   struct Wrong {
     std::string_view rule;
-    /// Changes an observation, and says whether it could.
+    /// Changes an observation. False: it could not.
     std::function<bool(Observation&)> change;
   };
   const auto has_ended = [](const Observation& now, bool store) {
@@ -179,7 +179,7 @@ TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
        }},
       {"each_transfer_is_reported_once",
        [](Observation& now) {
-         // After a drain this is of another rule.
+         // After a drain another rule finds it.
          if (*now.num_steps_in_flight == 0) return false;
          ++now.num_transfers.emplace();
          return true;
@@ -243,8 +243,8 @@ TEST(EngineInvariants, EachTurnsRedAtOneWrongMember) {
   EXPECT_EQ(seen.size(), invariants().size());
 }
 
-/// The consumer reads a prompt from the producer's device, and both are drained. What is judged of
-/// the last observation that `change` could change.
+/// The consumer reads a prompt from the producer's device, and both are drained. Returns: the
+/// verdict when the last observation that `change` can change was changed.
 std::optional<Divergence> judge_pair(const std::function<bool(Observation&)>& change) {
   Config config = small_config();
   config.engines = 2;
@@ -290,7 +290,7 @@ std::optional<Divergence> judge_pair(const std::function<bool(Observation&)>& ch
   return std::nullopt;
 }
 
-TEST(EngineInvariants, OfAPairTurnRedAtWhatItsConsumerShows) {
+TEST(EngineInvariants, OfAPairFailAtWrongMembersOfItsConsumer) {
   const std::pair<std::string_view, std::function<bool(Observation&)>> wrongs[] = {
       {"tokens_as_without_cache",
        [](Observation& now) {
@@ -318,7 +318,7 @@ TEST(EngineInvariants, OfAPairTurnRedAtWhatItsConsumerShows) {
   EXPECT_FALSE(judge_pair([](Observation&) { return true; }));
 }
 
-/// Whether random runs say a wrong token at last; nobody looks at anything else.
+/// Whether random runs sample a wrong token; nothing else is checked.
 bool tokens_show(std::string_view bug) {
   for (std::uint64_t episode = 0; episode < 4000; ++episode) {
     Choices choices = episode_choices(1, episode);

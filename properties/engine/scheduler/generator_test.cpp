@@ -1,6 +1,6 @@
-// Goal: what the generator draws is valid and of every shape, whatever the bytes. Method: many
-// configurations and commands from seeds and bytes, without a scheduler. That its
-// text gives an episode back, and its seed decides it, are laws of every target
+// Goal: for any bytes the generator's draws are valid, and they have every shape. Method: many
+// configurations and commands from seeds and bytes, without a scheduler. That an episode's text
+// restores it and its seed decides it are laws of every target
 // (properties/core/target_laws_prop_test.cpp).
 
 #include "properties/engine/rooms.h"
@@ -61,7 +61,7 @@ TEST(SchedulerGenerator, DrawsValidConfigurationsOfEveryShape) {
   EXPECT_GT(num_draft_models, 500);
 }
 
-/// Commands of an episode that no scheduler answers: every observation says none and nothing.
+/// Commands of an episode without a scheduler: every observation is empty, without an error.
 Scenario episode(Choices choices, std::size_t num_commands) {
   const Config config = draw_config(choices);
   Scenario scenario(EngineTarget::description());
@@ -117,7 +117,7 @@ TEST(SchedulerGenerator, UpdatesFollowSchedules) {
       counts[0] += is_schedule;
       counts[1] += is_update;
     }
-    EXPECT_LE(std::abs(in_flight), 20) << "seed " << seed << ", but for the bent ones";
+    EXPECT_LE(std::abs(in_flight), 20) << "seed " << seed << ", except the bent ones";
   }
   EXPECT_GT(counts[0], 32 * 50);
   EXPECT_GT(counts[1], 32 * 50);

@@ -1,6 +1,5 @@
-// What a caller in C++ gets of a step and gives back, on both sides, by examples whose numbers are
-// worked out by hand. The rules of who runs when are in scenarios/cases/engine/scheduler/, one a
-// scenario.
+// Tests what a C++ caller gets from a step and returns, on both sides, with examples computed by
+// hand. The rules of scheduling order are in scenarios/cases/engine/scheduler/, one per scenario.
 
 #include <algorithm>
 #include <cstdint>
@@ -124,7 +123,7 @@ struct Bench {
     return named(indices);
   }
 
-  /// "A:8 B:1*": tokens of each; * where output comes of them.
+  /// "A:8 B:1*": tokens of each; * if they produce output.
   std::string scheduled(const SchedulerOutput& output) const {
     std::string text;
     for (const SchedulerOutput::Scheduled& entry : output.scheduled) {
@@ -309,7 +308,7 @@ TYPED_TEST(SchedulerSteps, AsynchronousSchedulingPlansAhead) {
   SchedulerOutput refused;
   refused.step = 77;
   EXPECT_EQ(bench.scheduler.schedule(refused), ErrorCode::kStepsInFlight);
-  EXPECT_EQ(refused.step, 77U) << "left as it was";
+  EXPECT_EQ(refused.step, 77U) << "unchanged";
   bench.update();
   EXPECT_EQ(bench.view("A").num_output_placeholders, 1U);
   EXPECT_EQ(bench.scheduled(bench.schedule()), "");  // both outputs are planned
@@ -375,10 +374,10 @@ TYPED_TEST(SchedulerSteps, AnAsynchronousLoadWaitsThenRuns) {
   EXPECT_EQ(bench.try_update(&done), ErrorCode::kNotLoading);
   std::vector<ConnectorCall> calls;
   bench.connector().take_calls(calls);
-  const auto num_told = std::count_if(calls.begin(), calls.end(), [](const ConnectorCall& call) {
-    return call.method == "update_state_after_alloc";
-  });
-  EXPECT_EQ(num_told, 2);
+  const auto num_allocations = std::count_if(
+      calls.begin(), calls.end(),
+      [](const ConnectorCall& call) { return call.method == "update_state_after_alloc"; });
+  EXPECT_EQ(num_allocations, 2);
 }
 
 TYPED_TEST(SchedulerSteps, ASharersFailedLoadIsLeftWholeButForTheLastToken) {

@@ -1,7 +1,7 @@
-// Goal: each invariant of engines with a SimpleCPUOffloadConnector sees what it is for. Method:
-// true episodes of the reference, and in each a lie: one observation is changed as a mistake of
-// that kind would change it. Some episode has to be caught by the invariant that the lie is meant
-// for.
+// Goal: each invariant of engines with a SimpleCPUOffloadConnector catches its kind of mistake.
+// Method: true episodes of the reference, and in each a lie: one observation is changed as a
+// mistake of that kind would change it. The invariant under test has to catch the lie in some
+// episode.
 
 #include "properties/engine/rooms.h"
 
@@ -153,7 +153,7 @@ TEST(SimpleOffloadInvariants, NoReuseUnderACopy) {
   });
 }
 
-TEST(SimpleOffloadInvariants, WorkersDoWhatTheyAreTold) {
+TEST(SimpleOffloadInvariants, WorkersDoWhatWasPlanned) {
   // Reported twice.
   expect_caught("simple.10", [](const Command& command, const Config&, Observation& shown) {
     if (!comes_back(command, shown) || in(shown.finished_recving).empty()) return false;
@@ -194,7 +194,7 @@ TEST(SimpleOffloadInvariants, AResetLeavesNothing) {
   });
 }
 
-TEST(SimpleOffloadInvariants, WhoLoadsHasALoad) {
+TEST(SimpleOffloadInvariants, ALoadingRequestHasALoad) {
   expect_caught("simple.12", [](const Command& command, const Config&, Observation& shown) {
     for (RequestState& state : in(shown.requests)) {
       if (!plans(command, shown) || state.status != RequestStatus::kWaiting) continue;
@@ -205,7 +205,7 @@ TEST(SimpleOffloadInvariants, WhoLoadsHasALoad) {
   });
 }
 
-/// A store whose end nobody reports: its copy goes on, and only the rules believe that it ended.
+/// A store whose end is not reported: its copy goes on, but the rules get a command that ends it.
 TEST(SimpleOffloadInvariants, WhatHasEndedIsReported) {
   Config config;
   config.profile = Profile::kV023;

@@ -1,6 +1,6 @@
-// The rules of the scheduler's half of a simple connector on both sides, with a host and steps that
-// the test makes up. Blocks and hashes have 4 tokens unless a test says so. A key is shown by the
-// request that has it and its place, "A0"; with several groups "A0/1".
+// Tests the scheduler's half of a simple connector on both sides, with a handmade host and steps.
+// Blocks and hashes have 4 tokens unless a test says otherwise. A key is shown as its request and
+// its place, "A0"; with several groups "A0/1".
 
 #include <algorithm>
 #include <memory>
@@ -52,7 +52,7 @@ SimpleCPUOffloadSpec lazy_spec(std::uint32_t max_num_batched_tokens,
   return spec;
 }
 
-/// `num_tokens` tokens that no other value of `first` begins with.
+/// `num_tokens` tokens that begin with `first`.
 Tokens tokens_of(TokenId first, std::uint32_t num_tokens) {
   Tokens tokens(num_tokens, 1);
   tokens.front() = first;
@@ -63,16 +63,16 @@ using Maker = BySide<decltype(&reference::make_simple_cpu_offload_scheduler)>;
 constexpr Maker kSides[] = {{"reference", reference::make_simple_cpu_offload_scheduler},
                             {"optimized", optimized::make_simple_cpu_offload_scheduler}};
 
-/// A scheduler's half, and an engine around it with a real GPU pool.
+/// A scheduler's half, and its engine with a real GPU pool.
 class Half final : public ConnectorHost, public GpuBlockPool {
  public:
   Half(const Maker& make, const SimpleCPUOffloadSpec& given)
       : spec(given), gpu(given.kv_cache.pool), connector(make.make(given)) {}
 
-  /// What a step has of one request.
+  /// A request's part of a step.
   struct Entry {
     std::string id;
-    BlocksByGroup new_blocks = {};  ///< none: as if no group got one
+    BlocksByGroup new_blocks = {};  ///< empty: no group got a block
     bool resumed = false;
   };
 
@@ -83,7 +83,7 @@ class Half final : public ConnectorHost, public GpuBlockPool {
     requests_.back()->table.resize(spec.kv_cache.groups.size());
   }
 
-  /// New GPU blocks for the request in that group. Returns them.
+  /// Gives the request new GPU blocks in that group. Returns them.
   Ids take(const std::string& id, std::size_t num_blocks, std::size_t group = 0) {
     Ids blocks(num_blocks);
     EXPECT_EQ(gpu.get_new_blocks(blocks), ErrorCode::kNone);
@@ -92,7 +92,7 @@ class Half final : public ConnectorHost, public GpuBlockPool {
     return blocks;
   }
 
-  /// The blocks [begin, end) of the request's table in that group get their keys.
+  /// Gives the blocks [begin, end) of the request's table in that group their keys.
   void cache(const std::string& id, std::uint32_t begin, std::uint32_t end, GroupId group = 0) {
     const Known& owner = known(id);
     EXPECT_EQ(gpu.cache_full_blocks({.request = owner.request,
@@ -107,7 +107,7 @@ class Half final : public ConnectorHost, public GpuBlockPool {
 
   void set_table(const std::string& id, BlocksByGroup table) { known(id).table = std::move(table); }
 
-  /// The request gives its blocks back, last one first.
+  /// Frees the request's blocks, last one first.
   void give_back(const std::string& id) {
     for (Ids& table : known(id).table) {
       EXPECT_EQ(gpu.free_blocks(Ids(table.rbegin(), table.rend()), FreeTo::kTail),
@@ -153,8 +153,8 @@ class Half final : public ConnectorHost, public GpuBlockPool {
     return text_of(dynamic_cast<const SimpleCPUOffloadMetadata&>(*metadata));
   }
 
-  /// The request is admitted, and all its full blocks are computed in this step and stored with the
-  /// next: what that one says.
+  /// Admits the request and computes all its full blocks in this step. The next step stores them.
+  /// Returns: the next step's text.
   std::string compute(const std::string& id, std::uint32_t num_blocks) {
     const Ids blocks = take(id, num_blocks);
     cache(id, 0, num_blocks);
@@ -383,7 +383,7 @@ TEST_P(BothProfiles, PlannedOutputsAreNotComputed) {
   half.placeholders("A", 1);
   EXPECT_EQ(half.step({{"A"}}), "store 0: 1>1");
   half.placeholders("A", 9);
-  EXPECT_EQ(half.step({{"A"}}), "") << "never below none";
+  EXPECT_EQ(half.step({{"A"}}), "") << "never below 0";
   half.placeholders("A", 0);
   EXPECT_EQ(half.step({{"A"}}), "store 1: 2>2");
 }
@@ -397,7 +397,7 @@ TEST_P(BothProfiles, WhatTheCpuHasIsNotStored) {
   EXPECT_EQ(half.compute("B", 3), "store 1: 5>3");
 }
 
-TEST_P(BothProfiles, ABlockOfTwoRequestsIsStoredOnceAStep) {
+TEST_P(BothProfiles, ABlockOfTwoRequestsIsStoredOncePerStep) {
   Half half = half_of(spec_of(profile()));
   half.add("A", tokens_of(1, 4));
   half.add("B", tokens_of(1, 4));
@@ -428,7 +428,7 @@ TEST_P(BothProfiles, ABlockWhoseStoreIsUnderWay) {
   EXPECT_EQ(half.step({{"B", {blocks}}}), skips ? "" : "store 1: 1>2");
   half.stored(0);
   if (!skips) half.stored(1);
-  EXPECT_EQ(half.cpu(), skips ? "1=A0" : "1=A0 2=A0") << "duplicates stay side by side";
+  EXPECT_EQ(half.cpu(), skips ? "1=A0" : "1=A0 2=A0") << "duplicates stay";
   EXPECT_EQ(half.gpu.ref_cnt(1), 1u);
 }
 
@@ -474,8 +474,8 @@ TEST_P(BothProfiles, NullBlocksArePassedOver) {
   EXPECT_EQ(half.step({{"A"}}), "store 0: 1>1 2>2");
 }
 
-// Ours: a window's block that was given back has another owner when its turn comes.
-TEST_P(BothProfiles, ABlockThatWasGivenBackIsNotTheRequestsAnyMore) {
+// Ours: a freed block of a window has another owner when its turn comes.
+TEST_P(BothProfiles, AFreedBlockIsNoLongerTheRequests) {
   Half half = half_of(spec_of(profile(), /*num_cpu_blocks=*/2, {full(4), window_of(8, 4)}));
   half.add("A", tokens_of(1, 8));
   half.add("B", tokens_of(2, 4));
@@ -607,7 +607,7 @@ TEST_P(BothProfiles, ALoadGoesAfterTheLocalHit) {
   EXPECT_EQ(half.cpu(), "1=A0 2=A1 3=A2+1 4=A3+1");
   EXPECT_EQ(half.gpu.ref_cnt(7), 2u);
   EXPECT_EQ(half.step({}), "load 0 (B): 7<3 8<4");
-  EXPECT_EQ(half.step({}), "") << "told once";
+  EXPECT_EQ(half.step({}), "") << "reported once";
   half.loaded("B");
   EXPECT_EQ(half.cpu(), "1=A0 2=A1 3=A2 4=A3");
   EXPECT_EQ(half.gpu.ref_cnt(7), 1u);
@@ -751,7 +751,7 @@ TEST_P(BothProfiles, AbortedWhileItIsLoaded) {
   }
   EXPECT_EQ(half.cpu(), "1=A0+2 2=A1+2");
   half.finish("C");
-  EXPECT_EQ(half.cpu(), "1=A0+1 2=A1+1") << "no worker was told of C's load";
+  EXPECT_EQ(half.cpu(), "1=A0+1 2=A1+1") << "no worker knows of C's load";
   EXPECT_EQ(half.step({}), "");
   half.finish("B");
   EXPECT_EQ(half.cpu(), "1=A0+1 2=A1+1") << "B's copies are under way";
@@ -807,7 +807,7 @@ TEST_P(OneProfile, StoresWhatStandsNearTheHead) {
   half.stored(0);
   EXPECT_EQ(half.gpu_queue(), Ids({16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}));
   EXPECT_EQ(half.cpu(), "1=A2 2=A1 3=A0");
-  EXPECT_EQ(half.step({}), "") << "nothing is after the cursor";
+  EXPECT_EQ(half.step({}), "") << "no block comes after the cursor";
 }
 
 TEST_P(OneProfile, ACursorThatIsTakenIsForgotten) {

@@ -1,5 +1,5 @@
-// The rules of the worker's half of a simple connector on both sides: steps in front of a copy
-// engine that the test moves.
+// Tests the worker's half of a simple connector on both sides, with a copy engine that the test
+// advances.
 
 #include <cstddef>
 #include <memory>
@@ -110,8 +110,8 @@ TEST_P(SimpleCPUOffloadWorkerRules, ReportsWhatEnded) {
   EXPECT_EQ(report, KVConnectorWorkerOutput()) << "once";
 }
 
-// The marks of the two directions are apart; what is up to a mark has ended.
-TEST_P(SimpleCPUOffloadWorkerRules, AMarkSpeaksForWhatIsBeforeItInItsDirection) {
+// Each direction has its own mark; copies up to the mark have ended.
+TEST_P(SimpleCPUOffloadWorkerRules, AMarkCoversEarlierCopiesOfItsDirection) {
   step(load(0, {"a"}));
   step(load(1, {"b", "c"}));
   step(load(2, {"d"}));
@@ -135,7 +135,8 @@ TEST_P(SimpleCPUOffloadWorkerRules, AFlushWaitsForAllThatIsUnderWay) {
   metadata.need_flush = true;
   step(metadata);
   EXPECT_EQ(report.finished_recving, Names({"a"}));
-  EXPECT_EQ(report.completed_jobs, Jobs({{0, true}})) << "its own store is submitted after it";
+  EXPECT_EQ(report.completed_jobs, Jobs({{0, true}}))
+      << "its own store is submitted after the flush";
   ASSERT_EQ(engine.transfers().size(), 1U);
   EXPECT_EQ(engine.transfers()[0].progress, TransferProgress::kSubmitted);
 }
