@@ -23,7 +23,7 @@ std::string on_rank(std::size_t rank, std::string_view what, std::uint64_t numbe
   return std::string(what) + " " + std::to_string(number) + " on rank " + std::to_string(rank);
 }
 
-/// What a step zeroes and gives to nobody, by its tables.
+/// Blocks that a step zeroes and that are in none of its tables.
 std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown) {
   std::set<BlockId> named;
   const auto add = [&](const BlocksByGroup& table) {
@@ -132,7 +132,7 @@ std::optional<Broken> RankMemory::zero(std::size_t rank, const StepOnBlocks& ste
                                        const Sequences& sequences) {
   for (BlockId block : step.zeroed) {
     if (contains(step.lost, block)) continue;
-    if (auto found = overwrite(rank, block, "zeroed for somebody else", {})) return found;
+    if (auto found = overwrite(rank, block, "zeroed for another request", {})) return found;
   }
   forgive_victims(step.victims, step.lost, sequences, groups_, ranks_[rank].blocks);
   return std::nullopt;
@@ -167,7 +167,7 @@ std::optional<Broken> RankMemory::submit(std::size_t rank_index, const PlannedCo
     for (std::size_t each = 0; each < ranks_.size(); ++each) {
       for (const PlannedCopy& other : ranks_[each].copies) {
         if (!other.is_under_way() || (!copy.is_store && !other.is_store)) continue;
-        // A rank that is behind still has its own older copies.
+        // A slower rank may still have older copies.
         const bool is_elsewhere = each != rank_index;
         if (words_.shares_places ? other.serial == copy.serial
                                  : is_elsewhere && (copy.is_store || other.serial == copy.serial)) {

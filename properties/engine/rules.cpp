@@ -1,6 +1,6 @@
-/// What must hold of every scheduler of target engine, whatever connector it has: the core rules.
-/// None of them predicts what a command answers: they hold of any correct scheduler of any release.
-/// What a connector's own blocks, copies and files owe stands in the room of its assembly.
+/// The core rules: what holds for every scheduler of target engine with any connector. They do not
+/// predict answers: they hold for a correct scheduler of any release. The rules for a connector's
+/// own blocks, copies and files are in the room of its assembly.
 
 #include "properties/engine/rooms.h"
 
@@ -40,66 +40,66 @@
 namespace kvfence::engine {
 namespace {
 
-/// Every core rule: what the command line and the documentation list.
+/// Every core rule, for the command line and the documentation.
 constexpr Invariant kCoreInvariants[] = {
     {"engine.1", "blocks_add_up",
      "empty, cached and referenced blocks are those of the free queue and of the pool"},
     {"engine.2", "null_and_sinks_stay_out",
-     "the null block and the blocks that sinks took have no key, no reference and no place in the "
-     "free queue"},
+     "the null block and the sinks' blocks have no key, no reference and no place in the free "
+     "queue"},
     {"engine.3", "ref_cnt_counts_places",
      "a block's ref_cnt is the number of its places in the block tables; a connector that takes "
      "blocks itself may add to it"},
     {"engine.4", "queue_holds_the_unreferenced",
-     "the free queue holds exactly the unreferenced blocks, once each, but for null and sinks"},
+     "the free queue holds exactly the unreferenced blocks, once each, except null and sinks"},
     {"engine.5", "a_block_has_one_place",
-     "a block stands at one place of one table, unless requests of the same prefix share it at the "
+     "a block is at one place of one table, unless requests with the same prefix share it at the "
      "same place"},
     {"engine.6", "keys_fit_their_places",
-     "a block in a table that carries a key carries that of its place in the request and group"},
+     "a block in a table has no key, or the key of its place in the request and group"},
     {"engine.7", "only_computed_blocks_are_cached",
-     "blocks after a request's computed tokens carry no key, nor do blocks that are being loaded"},
+     "blocks after a request's computed tokens have no key, nor do blocks that are being loaded"},
     {"engine.8", "events_mirror_the_keys",
      "an index fed by the events holds exactly the hashes in the pool, removes none that it does "
      "not hold, and gets no event where events are off"},
     {"engine.9", "a_request_has_one_place",
-     "an unfinished request stands once, in running or in a waiting place as its status says; a "
-     "finished one stands nowhere"},
+     "an unfinished request is listed once, as running or waiting as its status says; a finished "
+     "one is not listed"},
     {"engine.10", "tokens_add_up",
-     "a request has its prompt and the outputs that were reported; one of these tokens at least is "
-     "left to compute, unless all of them are being loaded"},
+     "a request has its prompt and the reported outputs; at least one of these tokens is left to "
+     "compute, unless all of them are being loaded"},
     {"engine.11", "computed_tokens_have_blocks",
      "a request's table has a place for each of its computed tokens, and for the drafts of a step"},
     {"engine.12", "a_load_keeps_its_blocks",
-     "until its load is reported, a request is not scheduled and keeps its blocks, also if it is "
+     "until its load is reported, a request is not scheduled and keeps its blocks, even if it is "
      "finished"},
     {"engine.13", "failed_blocks_are_computed_again",
-     "of those that count a failed block as computed one goes back to it or ends, and none of them "
+     "of the requests that count a failed block as computed, one goes back to it or ends, and none "
      "reports tokens of that step"},
     {"engine.14", "a_finished_request_is_let_go",
      "a finished request stays only while its connector holds it or loads into its blocks, and is "
      "gone once it is reported as sent or received"},
     {"engine.15", "workers_know_the_tables",
-     "what steps report of blocks adds up to the tables; a step begins at tokens that were "
+     "the blocks that steps report add up to the tables; a step begins at tokens that were "
      "computed before, and counts its own"},
     {"engine.16", "a_step_keeps_its_limits",
-     "a step keeps to token budget, seats, threshold, model length and pause, and names each "
-     "request once, which is there"},
+     "a step keeps to token budget, seats, threshold, model length and pause, and names existing "
+     "requests, each once"},
     {"engine.17", "outputs_come_from_steps",
-     "a request reports once in an update what the step that comes back sampled for it, up to the "
-     "token that ends it, and nothing after its end"},
+     "an update reports once per request what its step sampled, up to the token that ends the "
+     "request, and nothing after its end"},
     {"engine.18", "finished_are_reported_once",
      "a step reports exactly the requests that ended since the step before"},
     {"engine.19", "schedule_makes_progress",
-     "while no request holds a block and admission is not paused, a request that nothing blocks "
+     "while no request holds a block and admission is not paused, a request that is not blocked "
      "starts, or is reported as never fitting"},
     {"engine.20", "nothing_is_held_when_all_are_gone",
-     "without requests, and copies of a connector's own, every block but null and sinks is free"},
+     "without requests and copies of a connector's own, all blocks except null and sinks are free"},
     {"engine.21", "a_refused_command_changes_nothing",
-     "after a refused command numbers and state are those before it"},
+     "a refused command leaves numbers and state unchanged"},
     {"engine.22", "steps_do_not_go_round",
-     "while there are only steps, and only running requests hold blocks, none brings the requests "
-     "back to where an earlier one left them"},
+     "while there are only steps, and only running requests hold blocks, no step returns the "
+     "requests to an earlier state"},
     {"engine.23", "every_request_ends",
      "while nothing comes from outside and nothing fails, requests end within as many steps as "
      "they have tokens, and a step plans something where nothing is under way"},
@@ -120,7 +120,7 @@ const LeftOut kRoundsOfEquals(
     "upstream lets requests of one priority and arrival time preempt each other in turns",
     "engine/scheduler/preemption/rounds_of_equals.kvs");
 const LeftOut kEndlessRounds(LeftOut::By::kRule, "engine.23 every_request_ends: rounds",
-                             "the rounds of steps that engine.22 passes over have no end",
+                             "the rounds of steps that engine.22 leaves out have no end",
                              "engine/scheduler/preemption/rounds_beside_a_loaded_request.kvs");
 const LeftOut kStandstill(
     LeftOut::By::kRule, "engine.23 every_request_ends: beside a loaded request",
@@ -134,17 +134,17 @@ const LeftOut kOvershootingTable(
     "engine/scheduler/left_out/a_cached_block_beyond_the_hit.kvs");
 const LeftOut kPutOffUnseen(LeftOut::By::kRule,
                             "engine.19 schedule_makes_progress: OffloadingConnector",
-                            "it may put a request off, and nothing that is shown says so",
+                            "it may put a request off, and no observation shows that",
                             "engine/offloading/lives/tier_asks_again.kvs");
 
-/// Those of each BlockRule.
+/// The core rule for each BlockRule.
 constexpr Rule kBlockRules[] = {"computed_tokens_have_blocks", "null_and_sinks_stay_out",
                                 "ref_cnt_counts_places",       "queue_holds_the_unreferenced",
                                 "a_block_has_one_place",       "keys_fit_their_places"};
 
 std::uint32_t size_of(const auto& list) { return static_cast<std::uint32_t>(list.size()); }
 
-/// Watches one scheduler.
+/// Checks one scheduler.
 class SchedulerRules {
  public:
   using Found = std::optional<Divergence>;
@@ -157,7 +157,7 @@ class SchedulerRules {
         block_tables_(config_.kv_cache, /*others_hold=*/setup.of(role).simple.has_value()),
         mirror_(std::in_place) {}
 
-  /// From here on it is a new scheduler: the engine failed.
+  /// The engine failed: a new scheduler follows.
   void restart() {
     forget_requests();
     for (RequestNumber number : there_) tracks_[number].request.reset();
@@ -170,7 +170,7 @@ class SchedulerRules {
     mirror_.emplace();
   }
 
-  /// Takes in a command to this scheduler that was not refused. before: what the scheduler showed
+  /// Takes in a command to this scheduler that was not refused. before: the scheduler's observation
   /// before it; null for the first command.
   std::optional<Divergence> take(const Command& command, const SchedulerObservation* before,
                                  const Observation& observation, const World& world) {
@@ -180,8 +180,8 @@ class SchedulerRules {
     take_calls(shown, world);
     const StepRounds::Round* round = rounds_.take(command, shown, num_base_blocks());
     if (round && !kRoundsOfEquals(have_equals(round->preempted, world))) {
-      return broken("steps_do_not_go_round", "preempted", "steps that get on",
-                    phrase("where they were " + std::to_string(round->num_steps) +
+      return broken("steps_do_not_go_round", "preempted", "steps that make progress",
+                    phrase("the state of " + std::to_string(round->num_steps) +
                            " steps ago; preempted meanwhile: " + joined(round->preempted)),
                     world);
     }
@@ -228,9 +228,9 @@ class SchedulerRules {
     return std::nullopt;
   }
 
-  // ---- What is shown. ----
+  // ---- Observations. ----
 
-  /// Holds what is shown after any command against the rules. After take, if there was one.
+  /// Checks the observation after any command. Call it after take, if take was called.
   std::optional<Divergence> check_shown(const Observation& observation, const World& world) {
     const SchedulerObservation& shown = observation.of(role_);
     const bool has_state = shown.requests.has_value();
@@ -242,10 +242,10 @@ class SchedulerRules {
     return found;
   }
 
-  /// Something came from outside, or failed.
+  /// Call it when something came from outside or failed.
   void end_fair_run() { num_fair_steps_ = num_quiet_steps_ = 0; }
 
-  /// After a command to this scheduler that was not refused, when all else holds.
+  /// After a command to this scheduler that was not refused, if the other rules hold.
   std::optional<Divergence> check_progress(const Command& command, const Observation& observation,
                                            const World& world) {
     num_put_off_ += num_times_put_off(command);
@@ -256,7 +256,7 @@ class SchedulerRules {
     }
     if (!std::holds_alternative<Schedule>(command)) return std::nullopt;
     const Work work = work_left(shown);
-    // Two ways in which upstream goes round, or stands, for ever (notes_on_rules.md).
+    // Upstream can repeat steps, or stand still, for ever in two ways (notes_on_rules.md).
     const bool may_go_round =
         !shown.preempted->empty() && (!only_running_hold_blocks(shown, num_base_blocks()) ||
                                       have_equals(*shown.preempted, world));
@@ -265,8 +265,8 @@ class SchedulerRules {
     if (num_fair_steps_ <= 1) num_fair_steps_max_ = work.num_steps_max;
     const bool is_quiet = !plans && !kStandstill(work.may_stand) && waits_for_nothing(observation);
     num_quiet_steps_ = is_quiet ? num_quiet_steps_ + 1 : 0;
-    // The news of what ended goes out with one step, the answer comes back with it, and the next one
-    // is free to plan; who is put off is asked again in each.
+    // One step sends what ended, its update returns the answer, and the next one is free to plan.
+    // Each step asks again about a request that was put off.
     const std::uint64_t num_quiet_max = 2ULL * config_.max_concurrent_batches + num_put_off_;
     if (!work.first ||
         (num_quiet_steps_ <= num_quiet_max && num_fair_steps_ <= num_fair_steps_max_)) {
@@ -276,7 +276,7 @@ class SchedulerRules {
     return broken("every_request_ends", "requests[" + work.first->limits.id + "]",
                   phrase("its end within " + std::to_string(num_fair_steps_max_) + " steps"),
                   phrase(waits + std::to_string(num_fair_steps_) + " steps, and " +
-                         std::to_string(num_quiet_steps_) + " without anybody"),
+                         std::to_string(num_quiet_steps_) + " without a scheduled request"),
                   world);
   }
 
@@ -288,37 +288,37 @@ class SchedulerRules {
 
   /// A request, until it is known to be gone.
   struct Track {
-    std::optional<Request> request;  ///< prompt and reported outputs; nothing: it is not there
+    std::optional<Request> request;  ///< prompt and reported outputs; nothing: it is gone
     AddRequest limits;               ///< as it was added, without its tokens
     std::uint32_t num_prompt_tokens = 0;
     bool is_unfinished = false;
     bool is_blocked = false;   ///< its grammar is not compiled
-    bool is_loading = false;   ///< and the end of that was not reported
+    bool is_loading = false;   ///< the end of its load was not reported
     bool is_held = false;      ///< finished while it loaded, or held by a scripted connector
     bool is_released = false;  ///< reported as sent or received after its end
 
-    // By the last lookup of a scripted connector.
+    // From the last lookup of a scripted connector.
     std::uint32_t num_local_tokens = 0;
     bool load_async = false;
-    std::uint64_t put_off_step = 0;       ///< the last step in which it is asked about in vain
+    std::uint64_t put_off_step = 0;       ///< the last step whose lookup put it off
     Aliasing aliasing = Aliasing::kNone;  ///< of the table that followed
 
-    // By the last step that had it, and since.
-    std::uint64_t told_step = 0;
-    std::uint32_t num_told_computed = 0;
-    bool is_told_whole = false;
+    // From the last step with the request, and since.
+    std::uint64_t reported_step = 0;
+    std::uint32_t num_reported_computed = 0;
+    bool is_reported_whole = false;
     std::uint64_t scheduled_step = 0;
     std::uint32_t num_scheduled_tokens = 0;
     std::uint32_t num_planned_tokens = 0;  ///< by all steps in flight
-    std::uint64_t output_update = 0;       ///< the last update that reported output of it
-    BlocksByGroup worker_table;            ///< what steps reported of its blocks
+    std::uint64_t output_update = 0;       ///< the last update that reported its output
+    BlocksByGroup worker_table;            ///< its blocks, as steps reported them
 
-    // By the last state that was observed.
+    // From the last observed state.
     RequestStatus shown_status = RequestStatus::kWaiting;
     std::uint32_t num_shown_computed = 0;
     std::uint32_t num_loaded_tokens = 0;  ///< of the load under way, with what was there before it
     std::uint32_t num_computed_most = 0;  ///< while it had its table
-    const RequestState* shown = nullptr;  ///< null: not among them
+    const RequestState* shown = nullptr;  ///< null: not in the state
     const BlocksByGroup* table = nullptr;
     Place place = Place::kNowhere;
   };
@@ -336,18 +336,18 @@ class SchedulerRules {
     std::optional<std::vector<BlockId>> invalid_blocks;  ///< on a device, from its poll on
   };
 
-  /// What the requests have before them.
+  /// The work that the requests have left.
   struct Work {
-    const Track* first = nullptr;  ///< who waits for nothing from outside; null: nobody
-    /// Somebody who has loaded holds blocks, beside somebody else or too few for itself.
+    const Track* first = nullptr;  ///< waits for nothing from outside; null: none
+    /// A request that has loaded holds blocks, and another is first or its own do not suffice.
     bool may_stand = false;
     std::uint64_t num_steps_max = 0;
   };
 
-  /// What a step reports of a request to workers.
-  struct Told {
+  /// A step's report to workers about a request.
+  struct Report {
     std::uint32_t num_computed = 0;
-    bool is_whole = false;               ///< of its blocks; else of those that it gained
+    bool is_whole = false;               ///< all of its blocks; else only new ones
     const BlockLists* blocks = nullptr;  ///< null: none
   };
 
@@ -367,7 +367,7 @@ class SchedulerRules {
     return static_cast<RequestNumber>(&track - tracks_.data());
   }
 
-  // ---- Who is there. ----
+  // ---- Requests. ----
 
   void add(AddRequest limits, const World& world) {
     const RequestNumber number = world.find(limits.id)->number;
@@ -400,13 +400,13 @@ class SchedulerRules {
     in_flight_.clear();
   }
 
-  /// What the calls of a scripted connector say.
+  /// Takes in the calls to a scripted connector.
   void take_calls(const SchedulerObservation& shown, const World& world) {
     for (const ConnectorCall& call : shown.connector_calls.or_empty()) {
       Track* const track = call.request.empty() ? nullptr : find(call.request, world);
       if (!track) continue;
       if (call.child) {
-        // What a MultiConnector makes of it is its own.
+        // The MultiConnector combines its children's other answers.
         if (call.answer == "again") track->put_off_step = num_steps_;
       } else if (call.method == "get_num_new_matched_tokens") {
         track->num_local_tokens = call.num_tokens;
@@ -425,7 +425,7 @@ class SchedulerRules {
     }
   }
 
-  // ---- A step. ----
+  // ---- A step is planned. ----
 
   Found check_step(const SchedulerObservation& shown, const World& world) {
     if (!std::is_permutation(ended_.begin(), ended_.end(), shown.finished->begin(),
@@ -435,17 +435,18 @@ class SchedulerRules {
     ended_.clear();
     for (std::size_t at = 0; at < shown.new_reqs->size(); ++at) {
       const ScheduledNew& entry = (*shown.new_reqs)[at];
-      const Told told = {entry.num_computed_tokens, /*is_whole=*/true, &entry.blocks};
-      if (auto found = take_told(entry.request, told, element("new_reqs", at), shown, world)) {
+      const Report report = {entry.num_computed_tokens, /*is_whole=*/true, &entry.blocks};
+      if (auto found = take_report(entry.request, report, element("new_reqs", at), shown, world)) {
         return found;
       }
     }
     bool is_resumed = false;
     for (std::size_t at = 0; at < shown.cached_reqs->size(); ++at) {
       const ScheduledCached& entry = (*shown.cached_reqs)[at];
-      const Told told = {entry.num_computed_tokens, entry.resumed,
-                         entry.blocks.has_value() ? &*entry.blocks : nullptr};
-      if (auto found = take_told(entry.request, told, element("cached_reqs", at), shown, world)) {
+      const Report report = {entry.num_computed_tokens, entry.resumed,
+                             entry.blocks.has_value() ? &*entry.blocks : nullptr};
+      if (auto found =
+              take_report(entry.request, report, element("cached_reqs", at), shown, world)) {
         return found;
       }
       is_resumed = is_resumed || entry.resumed;
@@ -468,27 +469,27 @@ class SchedulerRules {
     return std::nullopt;
   }
 
-  Found take_told(const std::string& name, const Told& told, const std::string& place,
-                  const SchedulerObservation& shown, const World& world) {
+  Found take_report(const std::string& name, const Report& report, const std::string& place,
+                    const SchedulerObservation& shown, const World& world) {
     Track* const track = find(name, world);
-    if (!track || !track->is_unfinished || track->told_step == num_steps_) {
+    if (!track || !track->is_unfinished || track->reported_step == num_steps_) {
       return broken("workers_know_the_tables", place, "an unfinished request, once", name, world);
     }
     const std::uint32_t most = track->num_shown_computed;
-    if (state_was_seen_ && most > 0 && told.num_computed > most &&
+    if (state_was_seen_ && most > 0 && report.num_computed > most &&
         !contains(*shown.preempted, name)) {
       return broken("workers_know_the_tables", place + ".num_computed_tokens", most,
-                    told.num_computed, world);
+                    report.num_computed, world);
     }
-    track->told_step = num_steps_;
-    track->is_told_whole = told.is_whole;
-    track->num_told_computed = told.num_computed;
+    track->reported_step = num_steps_;
+    track->is_reported_whole = report.is_whole;
+    track->num_reported_computed = report.num_computed;
     track->worker_table.resize(config_.kv_cache.groups.size());
     for (std::size_t group = 0; group < track->worker_table.size(); ++group) {
       std::vector<BlockId>& known = track->worker_table[group];
-      if (told.is_whole) known.clear();
-      if (!told.blocks || group >= told.blocks->size()) continue;
-      known.insert(known.end(), (*told.blocks)[group].begin(), (*told.blocks)[group].end());
+      if (report.is_whole) known.clear();
+      if (!report.blocks || group >= report.blocks->size()) continue;
+      known.insert(known.end(), (*report.blocks)[group].begin(), (*report.blocks)[group].end());
     }
     return std::nullopt;
   }
@@ -506,17 +507,17 @@ class SchedulerRules {
                       "an unfinished request, once", entry.request, world);
       }
       if (track->is_loading) {
-        return broken("a_load_keeps_its_blocks", element("scheduled", at), "nobody who loads",
-                      entry.request, world);
+        return broken("a_load_keeps_its_blocks", element("scheduled", at),
+                      "a request that does not load", entry.request, world);
       }
-      if (track->told_step != num_steps_) {
+      if (track->reported_step != num_steps_) {
         return broken("workers_know_the_tables", element("scheduled", at),
                       "a new or cached request", entry.request, world);
       }
       const std::uint32_t num_tokens = entry.num_tokens;
       total += num_tokens;
       if (num_tokens == 0 || (threshold > 0 && num_tokens > threshold) ||
-          track->num_told_computed + num_tokens > config_.kv_cache.max_model_len) {
+          track->num_reported_computed + num_tokens > config_.kv_cache.max_model_len) {
         return broken("a_step_keeps_its_limits", element("scheduled", at) + ".num_tokens",
                       "tokens within threshold and model length", num_tokens, world);
       }
@@ -572,7 +573,7 @@ class SchedulerRules {
     return check_events(shown, world);
   }
 
-  /// Blocks whose load failed: loading requests and running ones count them for themselves.
+  /// Blocks whose load failed. Loading and running requests are checked separately.
   Found check_failed_blocks(const std::vector<BlockId>& blocks, const SchedulerObservation& before,
                             const SchedulerObservation& shown, const World& world) {
     const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
@@ -590,7 +591,7 @@ class SchedulerRules {
           const RequestState* const now = find_state(shown, state.id);
           goes_back =
               goes_back || !now || is_finished(now->status) || now->num_computed_tokens <= first;
-          // What is planned may be computed all the same, where its step does not count any more.
+          // Tokens planned by a step in flight may be computed already, if that step is stale.
           const std::uint32_t num_computed =
               state.num_computed_tokens -
               std::min(state.num_computed_tokens, track->num_planned_tokens);
@@ -623,7 +624,7 @@ class SchedulerRules {
     }
     track->output_update = num_updates_;
 
-    // What was sampled; what the model on a device samples, and how much, is not known here.
+    // What was sampled. On a device the model decides the tokens and their number: unknown here.
     std::vector<TokenId> sampled;
     const auto planned = std::ranges::find_if(step.requests, [&](const Planned& each) {
       return each.samples && &tracks_[each.number] == track;
@@ -668,8 +669,8 @@ class SchedulerRules {
 
   Found check_events(const SchedulerObservation& shown, const World& world) {
     if (!mirror_) return std::nullopt;
-    // The pool's come first. Those of connectors have a medium, or are the scripted ones': the last
-    // that clear all.
+    // The pool's events come first. A connector's events have a medium, except the last
+    // AllBlocksCleared ones, which are the scripted connectors'.
     const auto has_medium = [](const KVCacheEvent& event) {
       const auto* stored = std::get_if<BlockStored>(&event);
       const auto* removed = std::get_if<BlockRemoved>(&event);
@@ -702,7 +703,7 @@ class SchedulerRules {
     return broken("events_mirror_the_keys", *found, world);
   }
 
-  /// A number that is shown, and what it has to be.
+  /// A shown number, and its expected value.
   struct Sum {
     Rule rule;
     std::string_view member;
@@ -762,7 +763,7 @@ class SchedulerRules {
     return std::nullopt;
   }
 
-  /// Finds each request and its table, and who is gone.
+  /// Finds each request and its table, and forgets requests that are gone.
   Found read_requests(const SchedulerObservation& shown, const World& world) {
     for (RequestNumber number : there_) {
       tracks_[number].shown = nullptr;
@@ -775,7 +776,7 @@ class SchedulerRules {
       Track* const track = find(state.id, world);
       if (!track || track->shown || track->is_unfinished == is_finished(state.status)) {
         return broken("a_request_has_one_place", element("requests", at),
-                      "a request with the status of one that is there", state.id, world);
+                      "a known request, once, with a status that fits", state.id, world);
       }
       track->shown = &state;
       num_unfinished += track->is_unfinished ? 1 : 0;
@@ -817,14 +818,14 @@ class SchedulerRules {
             (track->shown->status == RequestStatus::kRunning) == (place == Place::kRunning);
         if (!fits) {
           return broken("a_request_has_one_place", element(member, at),
-                        "an unfinished request that belongs there and stands nowhere else",
-                        names[at], world);
+                        "an unfinished request that belongs here and is nowhere else", names[at],
+                        world);
         }
         track->place = place;
       }
       return std::nullopt;
     };
-    // As many stand there as are unfinished.
+    // The queues have as many places as there are unfinished requests.
     if (auto found = read("running", *shown.running, Place::kRunning)) return found;
     if (auto found = read("waiting", *shown.waiting, Place::kWaiting)) return found;
     return read("skipped_waiting", *shown.skipped_waiting, Place::kWaiting);
@@ -854,7 +855,7 @@ class SchedulerRules {
                     world);
     }
 
-    // With workers a load shows as a status alone.
+    // With workers a load shows only as a status.
     if (state_was_seen_ && loads && track.shown_status != RequestStatus::kWaitingForRemoteKVs) {
       track.is_loading = true;
     }
@@ -868,10 +869,10 @@ class SchedulerRules {
       return wrong("tokens_add_up", "num_computed_tokens", most + track.num_planned_tokens,
                    state.num_computed_tokens);
     }
-    // Who comes in may get the places of drafts in the step after.
+    // A request that is new in this step may get the places of drafts one step later.
     const bool is_planned = planned_now_ && track.scheduled_step == num_steps_;
     const std::uint32_t num_lookahead =
-        is_planned && !track.is_told_whole ? config_.num_lookahead_tokens() : 0;
+        is_planned && !track.is_reported_whole ? config_.num_lookahead_tokens() : 0;
     for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
       const KVCacheSpec& spec = config_.kv_cache.groups[group];
       if (kv_cache::is_mamba_align(spec)) continue;  // it holds states, not tokens
@@ -886,13 +887,13 @@ class SchedulerRules {
       }
     }
     if (is_planned) {
-      if (auto found = check_told(track, world)) return found;
+      if (auto found = check_report(track, world)) return found;
     }
     return check_keys(track, shown, world);
   }
 
-  Found check_told(const Track& track, const World& world) const {
-    const std::uint32_t num_computed = track.num_told_computed + track.num_scheduled_tokens;
+  Found check_report(const Track& track, const World& world) const {
+    const std::uint32_t num_computed = track.num_reported_computed + track.num_scheduled_tokens;
     if (track.shown->num_computed_tokens != num_computed) {
       return broken("workers_know_the_tables",
                     "requests[" + track.shown->id + "].num_computed_tokens", num_computed,
@@ -903,10 +904,11 @@ class SchedulerRules {
       if (kv_cache::is_mamba_align(config_.kv_cache.groups[group])) continue;
       const std::vector<BlockId>& known = track.worker_table[group];
       const std::vector<BlockId>& now = (*track.table)[group];
-      // A block that is not needed any more gives way to the null block.
-      const bool is_known = std::equal(
-          known.begin(), known.end(), now.begin(), now.end(),
-          [](BlockId told, BlockId block) { return block == told || block == kNullBlockId; });
+      // The null block replaces a block that is no longer needed.
+      const bool is_known = std::equal(known.begin(), known.end(), now.begin(), now.end(),
+                                       [](BlockId reported, BlockId block) {
+                                         return block == reported || block == kNullBlockId;
+                                       });
       if (is_known) continue;
       return broken("workers_know_the_tables", "blocks of " + track.shown->id, now, known, world);
     }
@@ -915,12 +917,12 @@ class SchedulerRules {
 
   Found check_keys(Track& track, const SchedulerObservation& shown, const World& world) {
     const RequestState& state = *track.shown;
-    // What was computed once may be computed again, and stays cached. Unobserved, it may be all.
+    // Computed tokens stay cached when they are computed again. If unobserved, assume all.
     std::uint32_t& most = track.num_computed_most;
     if (!track.table) most = 0;
     if (!state_was_seen_ && track.table) most = config_.kv_cache.max_model_len;
     if (state.status == RequestStatus::kWaitingForRemoteKVs) {
-      // What is cached already is only known where the lookup is observed.
+      // The cached part is known only if the lookup is observed.
       most =
           std::max(most, setup_.is_scripted ? track.num_local_tokens : state.num_computed_tokens);
       track.num_loaded_tokens = state.num_computed_tokens;
@@ -943,7 +945,7 @@ class SchedulerRules {
     return std::nullopt;
   }
 
-  /// Whether one of these came at the same time as another request of the same priority.
+  /// Whether one of these has the priority and arrival time of another request.
   bool have_equals(const std::vector<std::string>& names, const World& world) {
     if (config_.policy != SchedulingPolicy::kPriority) return false;
     return std::ranges::any_of(names, [&](const std::string& name) {
@@ -956,10 +958,11 @@ class SchedulerRules {
     });
   }
 
-  /// Under fcfs the first running request is nobody's victim: each step that plans it gets it on by
-  /// a token, and it is planned at the latest when all steps in flight are back. So all of them end
-  /// within their tokens. Under priority somebody better may come in before one ends, and those
-  /// before it in the list may take the budget of each step: once for each pair of requests.
+  /// Under fcfs no request preempts the first running one: each step that plans it advances it by a
+  /// token, and it is planned at the latest when all steps in flight are back. So all requests end
+  /// within as many steps as they have tokens. Under priority a better request may come in before
+  /// one ends, and requests before it in the list may take the budget of each step: once for each
+  /// pair of requests.
   Work work_left(const SchedulerObservation& shown) const {
     Work work;
     bool has_holder = false;
@@ -982,7 +985,7 @@ class SchedulerRules {
     return work;
   }
 
-  /// Whether blocks and tokens of a step do for a request that has loaded, whatever it needs.
+  /// Whether the free blocks and a step's tokens suffice for all that a loaded request needs.
   bool fits(const Track& track, const SchedulerObservation& shown) const {
     const std::uint32_t num_left = track.shown->num_tokens - track.num_shown_computed;
     if (!config_.enable_chunked_prefill && num_left > config_.token_budget()) return false;
@@ -990,7 +993,7 @@ class SchedulerRules {
     const std::uint32_t num_tokens = track.shown->num_tokens + config_.num_lookahead_tokens();
     for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
       const KVCacheSpec& spec = config_.kv_cache.groups[group];
-      // One that it drops as it goes on is taken before it is given back.
+      // It takes the next block before it gives back one that it no longer needs.
       const std::uint32_t num_needed =
           1 + spec.num_speculative_blocks + kv_cache::blocks_for(num_tokens, spec.block_size);
       const std::uint32_t num_held = track.table ? size_of((*track.table)[group]) : 0;
@@ -1000,8 +1003,8 @@ class SchedulerRules {
     return true;
   }
 
-  /// Whether nothing is there for which a step that plans nothing could wait. A finished request has
-  /// blocks until it is let go.
+  /// Whether a step that plans nothing has nothing to wait for. A finished request has blocks until
+  /// it is let go.
   bool waits_for_nothing(const Observation& observation) const {
     const bool has_scripted = std::ranges::any_of(setup_.children, [](const ChildSetup& child) {
       return child.kind == ConnectorKind::kScripted;
@@ -1028,7 +1031,7 @@ class SchedulerRules {
       return broken("nothing_is_held_when_all_are_gone", "num_referenced_blocks", num_base_blocks(),
                     shown.num_referenced_blocks, world);
     }
-    // A request may run on null blocks alone, where its window is that small.
+    // A request with a very small window may run on null blocks only.
     if (!planned_now_ || !is_idle || shown.never_fits.has_value() ||
         pause_state_ != PauseState::kUnpaused || !shown.preempted->empty() ||
         !shown.running->empty()) {
@@ -1048,30 +1051,30 @@ class SchedulerRules {
   EngineSetup setup_;
   EngineRole role_;
   SchedulerConfig config_;
-  bool may_overshoot_ = false;        ///< a table may have more of a hit than its tokens
+  bool may_overshoot_ = false;        ///< a hit may put more blocks in a table than it has tokens
   std::vector<Track> tracks_;         ///< by number
-  std::vector<RequestNumber> there_;  ///< those that are not known to be gone
+  std::vector<RequestNumber> there_;  ///< requests that are not known to be gone
   std::uint32_t num_unfinished_ = 0;
-  std::vector<std::string> ended_;  ///< that the next step has to report
+  std::vector<std::string> ended_;  ///< the next step has to report them
   std::vector<Step> in_flight_;     ///< oldest first
   std::uint64_t num_steps_ = 0;
   std::uint64_t num_updates_ = 0;
-  bool planned_now_ = false;  ///< the command at hand planned a step
+  bool planned_now_ = false;  ///< the current command planned a step
   PauseState pause_state_ = PauseState::kUnpaused;
-  std::uint32_t num_connector_events_ = 0;  ///< of a scripted connector, to come
-  bool state_was_seen_ = true;              ///< after the command before
+  std::uint32_t num_connector_events_ = 0;  ///< expected from a scripted connector
+  bool state_was_seen_ = true;              ///< after the previous command
   BlockTableInvariants block_tables_;
   std::optional<EventMirror> mirror_;  ///< nothing: some events were not observed
   StepRounds rounds_;
-  std::uint64_t num_fair_steps_ = 0;  ///< that planned something, in a run without news
+  std::uint64_t num_fair_steps_ = 0;  ///< steps of a fair run that planned something
   std::uint64_t num_fair_steps_max_ = 0;
-  std::uint64_t num_quiet_steps_ = 0;  ///< in a row: nobody is planned, and nothing is under way
-  std::uint64_t num_put_off_ = 0;      ///< how often connectors were told to
+  std::uint64_t num_quiet_steps_ = 0;  ///< in a row: nothing planned, nothing under way
+  std::uint64_t num_put_off_ = 0;      ///< how often connectors put requests off
   // Scratch.
   std::vector<TableOwner> owners_;  ///< by table
 };
 
-/// Watches each scheduler of an engine or a pair.
+/// Checks each scheduler of an engine or a pair.
 class CoreRules final : public Rules {
  public:
   explicit CoreRules(const EngineSetup& setup) {
@@ -1097,7 +1100,7 @@ class CoreRules final : public Rules {
       if (!found) found = scheduler.check_shown(observation, world);
     }
     const bool is_accepted = observation.error == ErrorCode::kNone && !has_ended(observation);
-    // A read that fails, say, is no engine's.
+    // For example, a read that fails belongs to no engine.
     if (is_accepted && !names_engine(command) && !goes_on(command, observation)) {
       for (SchedulerRules& scheduler : schedulers_) scheduler.end_fair_run();
     }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What an observation shows of requests, by their names.
+/// Finds what an observation shows of requests, by name.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace kvfence::engine {
 
-/// The record about a request, by the member that names it; null if there is none.
+/// The record whose member is that name; null if there is none.
 template <class T, class Owner>
 const T* find_by(const std::vector<T>& records, std::string Owner::*member, std::string_view name) {
   const auto at =
@@ -22,13 +22,13 @@ const T* find_by(const std::vector<T>& records, std::string Owner::*member, std:
   return at == records.end() ? nullptr : &*at;
 }
 
-/// Whether a member that is a list is shown, and not empty.
+/// Whether a list member is shown and not empty.
 inline bool has_elements(const auto& list) { return !list.or_empty().empty(); }
 
-/// Whether the whole state is shown: a command shows all of it, or nothing.
+/// Whether the state is shown: an observation has all of it or none.
 inline bool has_state(const SchedulerObservation& shown) { return shown.requests.has_value(); }
 
-/// Null as well where the state is not shown.
+/// Also null if the state is not shown.
 inline const RequestState* find_state(const SchedulerObservation& shown, std::string_view name) {
   return find_by(shown.requests.or_empty(), &RequestState::id, name);
 }
@@ -38,8 +38,7 @@ inline bool is_unfinished(const SchedulerObservation& shown, std::string_view na
   return state && !is_finished(state->status);
 }
 
-/// Tokens of a request of a step that were computed before it; nothing: it is neither new nor
-/// cached.
+/// A request's tokens that were computed before the step; nothing: it is neither new nor cached.
 inline std::optional<std::uint32_t> num_computed_before(const std::vector<ScheduledNew>& added,
                                                         const std::vector<ScheduledCached>& cached,
                                                         std::string_view name) {
@@ -52,7 +51,7 @@ inline std::optional<std::uint32_t> num_computed_before(const std::vector<Schedu
   return std::nullopt;
 }
 
-/// The engine that a command is about; of one that is about none the producer.
+/// The engine that a command is for; the producer if it is for none.
 inline EngineRole role_of(const Command& command) {
   if (std::holds_alternative<HandOver>(command)) return EngineRole::kConsumer;
   return std::visit(
@@ -63,7 +62,7 @@ inline EngineRole role_of(const Command& command) {
       command);
 }
 
-/// Whether the command is of one engine, not of what is between two.
+/// Whether the command is for one engine, not for what is between two.
 inline bool names_engine(const Command& command) {
   if (std::holds_alternative<HandOver>(command)) return true;
   return std::visit(
@@ -73,8 +72,8 @@ inline bool names_engine(const Command& command) {
       command);
 }
 
-/// The requests that a command ends from outside, in their order; nothing of other commands, and
-/// where nobody saw which requests there were.
+/// The requests that a command ends from outside, in order. Nothing for other commands, and where
+/// the state before was not observed.
 inline std::optional<std::vector<std::string>> ended_from_outside(
     const Command& command, const SchedulerObservation& before) {
   if (const auto* finish = std::get_if<FinishRequests>(&command)) return finish->requests;

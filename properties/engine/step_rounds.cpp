@@ -10,7 +10,7 @@
 namespace kvfence::engine {
 namespace {
 
-/// A step comes back, and nothing else is reported with it.
+/// Whether the command only completes a step, without other reports.
 bool is_bare_update(const Command& command) {
   const auto* const update = std::get_if<Update>(&command);
   return update && update->finished_recving.empty() && update->finished_sending.empty() &&
@@ -23,7 +23,7 @@ const LeftOut kRoundsBesideOthers(
     "preempt itself for ever",
     "engine/scheduler/preemption/rounds_beside_a_loaded_request.kvs");
 
-/// How often a request was preempted is left out, since it only grows.
+/// Leaves out how often a request was preempted, since that only grows.
 StateDigest digest_of(const SchedulerObservation& shown) {
   StateHash hash;
   for (const RequestState& state : *shown.requests) {
@@ -78,7 +78,7 @@ const StepRounds::Round* StepRounds::take(const Command& command, const Schedule
     round_.preempted.insert(round_.preempted.end(), later->preempted.begin(),
                             later->preempted.end());
   }
-  // Who goes on goes round once more.
+  // Only this state is kept: the next round is compared with it.
   met_.erase(met_.begin(), met_.end() - 1);
   if (passes_over()) return nullptr;
   return &round_;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Whether the steps of a scheduler go round: they compute, and come back to where they were.
+/// Finds rounds of steps: a scheduler that computes and returns to an earlier state.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,24 +12,25 @@
 
 namespace kvfence::engine {
 
-/// Blocks that are held for a copy, or for a request that finished, are let go some day, which ends
-/// the round. Those of a request that has loaded and waits for a seat are not, in upstream either
+/// Whether only running requests hold blocks. Blocks that are held for a copy or a finished request
+/// are released later, which ends a round. Those of a request that has loaded and waits for a seat
+/// are not, in upstream either
 /// (scenarios/cases/engine/scheduler/preemption/rounds_beside_a_loaded_request.kvs).
 bool only_running_hold_blocks(const SchedulerObservation& shown, std::uint32_t num_base_blocks);
 
-/// Remembers what the requests were after each step since anything else happened: a command that is
-/// no step, a copy that ended or failed. What a step computes leaves the requests further on, so
-/// none of these states is met again, unless preemption has undone it.
+/// Remembers the state of the requests after each step. Any other event forgets them: a command
+/// that is not a step, a copy that ended or failed. A step advances the requests by what it
+/// computes, so no state comes again unless a preemption has undone that.
 class StepRounds {
  public:
   struct Round {
     std::size_t num_steps = 0;
-    std::vector<std::string> preempted;  ///< during these, in order
+    std::vector<std::string> preempted;  ///< during these steps, in order
   };
 
   /// After an accepted command. num_base_blocks: null blocks and sinks, which come first.
-  /// Cost: linear in the requests, and in the steps that are remembered.
-  /// Returns: the round that this step closes; null if none. It is valid until the next call.
+  /// Cost: linear in the requests and the remembered steps. Returns: the round that this step
+  /// closes; null if none. It is valid until the next call.
   const Round* take(const Command& command, const SchedulerObservation& shown,
                     std::uint32_t num_base_blocks);
   void forget() { met_.clear(); }
@@ -37,7 +38,7 @@ class StepRounds {
  private:
   struct Met {
     StateDigest requests;
-    std::vector<std::string> preempted;  ///< by the step
+    std::vector<std::string> preempted;  ///< by that step
   };
   std::vector<Met> met_;  ///< oldest first
   Round round_;

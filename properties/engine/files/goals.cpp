@@ -1,5 +1,5 @@
-/// What a suite of runs with a synchronous connector has reached: a green suite in which no engine
-/// ended at a file has shown nothing about that.
+/// The coverage goals of runs with a synchronous connector. A suite in which no engine ended at a
+/// file has not tested that.
 
 #include "properties/engine/rooms.h"
 
@@ -28,14 +28,14 @@ namespace {
 constexpr Goal kGoals[] = {
     {"store", "a prompt was written to files"},
     {"load", "files were read for a request"},
-    {"load_after_hit", "a load brought also what the GPU's cache had"},
-    {"load_of_foreign_file", "a file was read that another engine had written"},
-    {"load_of_own_file", "a file was read that a step had written"},
+    {"load_after_hit", "a load also brought blocks that the GPU's cache had"},
+    {"load_of_foreign_file", "a file that another engine had written was read"},
+    {"load_of_own_file", "a file that a step had written was read"},
     {"load_of_resumed", "files were read for a resumed request"},
-    {"load_of_outputs", "files were read that hold outputs"},
+    {"load_of_outputs", "files that hold outputs were read"},
     {"load_of_several", "a step loads for several requests"},
     {"load_beside_store", "a step loads and stores"},
-    {"hit_beyond_match", "a match was found, and the GPU's cache had more than that"},
+    {"hit_beyond_match", "a match was found, and the GPU's cache had more tokens"},
     {"match_of_nothing", "a prompt without a whole block found the folder of no tokens"},
     {"store_of_nothing", "files of no tokens were written"},
     {"store_of_hit", "a store took what the GPU's cache had"},
@@ -45,43 +45,42 @@ constexpr Goal kGoals[] = {
     {"part_not_stored", "a prompt was not stored, since its first step did not compute all of it"},
     {"own_folder_not_found",
      "a prompt of whole blocks and one token did not find the folder that it is kept in"},
-    {"store_of_gone", "a request was stored that had been ended"},
+    {"store_of_gone", "a request that had been ended was stored"},
     {"failed_load", "a file that could not be read ended the engine"},
     {"failed_save", "a file that could not be written ended the engine"},
-    {"failed_after_others", "a step ended at a file after others that it had read or written"},
-    {"failed_on_later_rank", "a rank failed after one that did not"},
-    {"failed_with_step_after", "an engine ended with another step planned"},
+    {"failed_after_others", "a step ended at a file after it had read or written others"},
+    {"failed_on_later_rank", "a rank failed after another rank had succeeded"},
+    {"failed_with_step_after", "an engine ended while another step was planned"},
     {"failed_load_of_resumed",
-     "a resumed request ended the engine, since nobody wrote what it loads"},
+     "a resumed request ended the engine: the files that it loads did not exist"},
     {"folder_made_by_load", "looking for a file made its folder"},
     {"half_file", "a file that is not whole ended the engine"},
-    {"started_again", "an engine ended after one that had ended"},
-    {"load_by_new_engine", "a file was read that an engine before had written"},
+    {"started_again", "a restarted engine ended"},
+    {"load_by_new_engine", "a file that an earlier engine had written was read"},
     {"partly_written_entry", "another engine wrote the files of some layers"},
     {"entry_removed", "a folder was removed"},
     {"file_removed", "a file was removed"},
     {"file_truncated", "a file lost its end"},
     {"fill", "blocks were filled with dummies"},
-    {"fill_after_hit",
-     "a fill had fewer tokens than its request, which went into the blocks of the hit"},
+    {"fill_after_hit", "a fill had fewer tokens than its request, and wrote the blocks of the hit"},
     {"fill_of_several", "a step fills for several requests"},
     {"fill_of_several_groups", "a fill named blocks of two groups"},
-    {"fill_of_resumed", "a request was filled when it was resumed, since it had not been before"},
+    {"fill_of_resumed", "a request was filled for the first time when it was resumed"},
     {"not_filled_again", "a filled request was resumed and computed what it had lost"},
     {"nothing_to_fill",
      "a request was not filled, since the GPU's cache had all but its last token"},
     {"null_block_filled", "the null block was filled"},
-    {"shared_block_filled", "a fill went into a block that another request has, too"},
+    {"shared_block_filled", "a fill wrote a block that another request has too"},
     {"filled_ends", "a filled request ended"},
     {"chunk", "a step computed a part of a prompt"},
-    {"preempted", "a step had a victim"},
-    {"draft_accepted", "a request said more than one token in a step"},
-    {"draft_rejected", "a draft of a step was not what came"},
+    {"preempted", "a step preempted a request"},
+    {"draft_accepted", "a request sampled more than one token in a step"},
+    {"draft_rejected", "a draft of a step was not the sampled token"},
     {"two_steps_in_flight", "a step was planned before the one before it came back"},
-    {"aborted_in_flight", "a request was ended with its step planned"},
+    {"aborted_in_flight", "a request was ended while its step was planned"},
     {"reset_done", "a reset took keys of the GPU's cache"},
     {"reset_refused", "a reset did not succeed"},
-    {"reset_of_connector", "the connector was reset, too"},
+    {"reset_of_connector", "the connector was reset too"},
     {"running_reset", "a reset preempted running requests"},
 };
 
@@ -174,7 +173,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("load_of_resumed", is_resumed);
       if (is_resumed) in_flight_.back().resumed_loads.insert(transfer.request);
       if (!has_state(before()) || !has_state(after()) || transfer.blocks.empty()) continue;
-      // Its first block had a key, and somebody had it or it was in the queue: a hit.
+      // Its first block had a key before and keeps it: a hit.
       const BlockId first = transfer.blocks.front();
       add("load_after_hit",
           !(*before().keys)[first].empty() && (*before().keys)[first] == (*after().keys)[first]);

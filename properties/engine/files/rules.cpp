@@ -1,6 +1,6 @@
-/// What must hold of one scheduler with its synchronous connector, workers and storage, whatever
-/// any other implementation says and whichever release it follows. What holds in every assembly is
-/// in properties/engine/rules.cpp.
+/// The rules for one scheduler with its synchronous connector, workers and storage. They hold for
+/// any implementation and release. The core rules, for every assembly, are in
+/// properties/engine/rules.cpp.
 
 #include "properties/engine/rooms.h"
 
@@ -29,29 +29,29 @@
 namespace kvfence::engine::files {
 namespace {
 
-/// Every invariant: what the command line and the documentation list.
+/// Every invariant, for the command line and the documentation.
 constexpr Invariant kInvariants[] = {
     {"files.1", "a_file_holds_its_tokens",
-     "a whole file holds in its layer the KV of the tokens that its folder is named by"},
+     "a whole file holds the KV of its folder's tokens in its layer"},
     {"files.2", "files_and_slots_agree",
-     "what a rank loads is what the file holds; what it saves is what the slots hold after the "
-     "layer, and what the file holds then"},
+     "a rank loads what the file holds; it saves what the slots hold after the layer, and the file "
+     "holds that afterwards"},
     {"files.3", "a_step_reads_its_own",
      "each token that a step attends to holds the KV of its request's tokens up to there, in every "
      "layer (ExampleConnector)"},
     {"files.4", "a_fill_covers_what_counts_as_computed",
-     "a step fills for requests that it admits; where a fill has all tokens that count as "
-     "computed, and always where the request does not read the cache, each of them holds a dummy "
-     "in every layer (DecodeBenchConnector)"},
+     "a step fills only for requests that it admits; if a fill has all tokens that count as "
+     "computed, as it must if the request does not read the cache, each of them holds a dummy in "
+     "every layer (DecodeBenchConnector)"},
     {"files.5", "slots_change_where_a_step_writes",
-     "slots change only as a step comes back, and only in blocks that it computes, loads or fills"},
+     "slots change only when a step comes back, in blocks that it computes, loads or fills"},
     {"files.6", "workers_do_what_was_planned",
-     "each rank loads and saves in each of its layers what the step names, once, and nothing else; "
-     "only a file that fails ends this"},
+     "each rank loads and saves what the step names, once in each of its layers, and nothing else; "
+     "it stops only at a file that fails"},
     {"files.7", "a_failure_ends_the_engine",
-     "after a file that failed, and only then, a new engine starts with nothing in it"},
+     "a new, empty engine starts if and only if a file failed"},
     {"files.8", "all_comes_to_an_end",
-     "nobody waits for a load, and who is filled is there and has not finished"},
+     "no request waits for a load, and every filled request exists and is unfinished"},
 };
 
 constexpr BrokenRuleOf<kInvariants> broken;
@@ -67,7 +67,7 @@ std::vector<KVSymbol> symbols_of(std::uint32_t layer, std::span<const TokenId> t
   return symbols;
 }
 
-/// None for one that is not there, or not whole.
+/// Nothing if it does not exist or is not whole.
 std::vector<KVSymbol> symbols_in(const std::vector<StoredFile>& files, const FileCopy& copy) {
   for (const StoredFile& file : files) {
     if (file.folder == copy.folder && file.layer == copy.layer) return file.symbols;
@@ -75,8 +75,8 @@ std::vector<KVSymbol> symbols_in(const std::vector<StoredFile>& files, const Fil
   return {};
 }
 
-/// The model goes by commands and answers: which tokens, tables and folders there are. Contents are
-/// read where the state is observed; files.2 and files.5 compare it with that before the command.
+/// The model keeps tokens, tables and folders, from commands and answers. Contents are read where
+/// the state is observed; files.2 and files.5 compare it with the state before the command.
 class Invariants final : public Rules {
  public:
   explicit Invariants(const EngineSetup& setup) : setup_(setup) {}
@@ -101,12 +101,12 @@ class Invariants final : public Rules {
  private:
   using Found = std::optional<Divergence>;
 
-  /// What a step computes of a request.
+  /// A step's computation for a request.
   struct Run {
     std::string request;
     std::uint32_t begin = 0;
     bool is_admitted = false;     ///< in this step
-    std::vector<TokenId> tokens;  ///< up to the last one that is computed
+    std::vector<TokenId> tokens;  ///< up to the last computed one
     BlocksByGroup table;
   };
 
@@ -164,7 +164,7 @@ class Invariants final : public Rules {
       run.table = std::move(each.table);
       run.request = std::move(each.request);
     }
-    // What files there may be, by the tokens that they are named by.
+    // The files that may exist, by the tokens that name them.
     for (const FileTransfer& transfer : step.transfers) {
       const std::vector<TokenId>& tokens = tokens_[transfer.request];
       const auto named =
@@ -173,7 +173,7 @@ class Invariants final : public Rules {
     }
     for (const BlockFill& fill : step.fills) {
       if (admitted.contains(fill.request)) continue;
-      return broken("a_fill_covers_what_counts_as_computed", "fills", "of requests that come in",
+      return broken("a_fill_covers_what_counts_as_computed", "fills", "of requests that it admits",
                     fill.request);
     }
     return std::nullopt;
@@ -218,9 +218,9 @@ class Invariants final : public Rules {
     return broken("a_failure_ends_the_engine", "symbols", "nothing computed", "something");
   }
 
-  // ---- What a step did ----
+  // ---- A step comes back ----
 
-  /// The slot of a token in a layer; null: it has none, or the null block's.
+  /// The slot of a token in a layer; null: it has none, or one of the null block.
   const KVSymbol* slot(const Observation& observation, std::uint32_t layer,
                        const std::vector<BlockId>& blocks, std::size_t token) const {
     const std::size_t size = spec().block_size();
@@ -324,7 +324,7 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  /// step: what came back; null: none.
+  /// step: the one that came back; null: none.
   Found check_changes(const PlannedStep* step, const Observation& observation) const {
     if (!before_ || !(observation.symbols.has_value() && before_->symbols.has_value())) {
       return std::nullopt;
@@ -365,7 +365,7 @@ class Invariants final : public Rules {
 
   // ---- The state ----
 
-  /// Whole ones, whoever wrote them.
+  /// Checks whole files, of any writer.
   Found check_files(const Observation& observation) const {
     if (before_ && before_->files.has_value() && *before_->files == *observation.files) {
       return std::nullopt;
@@ -374,8 +374,7 @@ class Invariants final : public Rules {
       if (!file.whole) continue;
       const auto named = folder_tokens_.find(file.folder);
       if (named == folder_tokens_.end()) {
-        return broken("a_file_holds_its_tokens", "files", "folders of tokens that were there",
-                      file.folder);
+        return broken("a_file_holds_its_tokens", "files", "folders of known tokens", file.folder);
       }
       const std::vector<KVSymbol> expected = symbols_of(file.layer, named->second);
       if (file.symbols == expected) continue;
@@ -390,25 +389,25 @@ class Invariants final : public Rules {
     for (const RequestState& state : *observation.requests) {
       if (!is_finished(state.status)) there.insert(state.id);
       if (state.status != RequestStatus::kWaitingForRemoteKVs) continue;
-      return broken("all_comes_to_an_end", "requests", "nobody who waits for a load", state.id);
+      return broken("all_comes_to_an_end", "requests", "no request that waits for a load",
+                    state.id);
     }
     for (const std::string& name : *observation.filled_requests) {
       if (there.contains(name)) continue;
-      return broken("all_comes_to_an_end", "filled_requests", "requests that are there", name);
+      return broken("all_comes_to_an_end", "filled_requests", "unfinished requests", name);
     }
     return std::nullopt;
   }
 
   EngineSetup setup_;
-  // Of requests from their adding on; those of one that is gone are kept, since steps may still run
-  // it.
+  // For all added requests, also those that are gone: steps in flight may still run them.
   std::map<std::string, std::vector<TokenId>> tokens_;
   std::set<std::string> reads_no_cache_;
-  WorkerTables tables_;                                        ///< as the workers know them
+  WorkerTables tables_;                                        ///< known to the workers
   std::map<std::string, std::vector<TokenId>> folder_tokens_;  ///< by folder
   std::deque<PlannedStep> in_flight_;
   std::uint32_t num_engine_starts_ = 1;
-  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
+  const Observation* before_ = nullptr;  ///< for the current check; null at the first command
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-/// Situations that a suite of runs with a MultiConnector has to reach.
+/// The coverage goals of runs with a MultiConnector.
 
 #include "properties/engine/rooms.h"
 
@@ -30,52 +30,50 @@ constexpr Goal kGoals[] = {
     {"all_save", "one step had stores of two children"},
     {"two_under_way", "transfers of two children were under way"},
     {"report_of_two", "one report had jobs of two children"},
-    {"aborted_under_way",
-     "requests were ended from outside while transfers of two children were under way"},
-    {"preempted_under_way",
-     "a request was preempted while transfers of two children were under way"},
+    {"aborted_under_way", "requests were ended from outside during transfers of two children"},
+    {"preempted_under_way", "a request was preempted during transfers of two children"},
     {"load_failed", "a load failed"},
     {"engine_ended", "a file ended the engine"},
     {"three_children", "a run with three children"},
     {"several_groups", "a run with several groups"},
     {"several_ranks", "a run with several ranks"},
-    {"reset_all", "all children's caches were to be reset"},
-    {"scripted_alone", "a run with two or more scripted children alone"},
+    {"reset_all", "a reset went to all children's caches"},
+    {"scripted_alone", "a run with two or more scripted children only"},
     {"scripted_beside_real", "a run with scripted and real children"},
     {"losing_hit", "two scripted children had tokens for one lookup"},
     {"asked_again_after_hit", "a child after one with tokens wanted to be asked again"},
     {"choice_changed", "another child was chosen than before"},
     {"scripted_loads", "a scripted child was chosen to load"},
     {"held_by_several", "several children held a finished request"},
-    {"notice_swallowed", "a notice was not the last one"},
-    {"sent_in_the_end", "the scheduler heard that a request is sent which several children held"},
-    {"received_while_held", "a request was received that had extra saves"},
-    {"ranks_apart", "one rank owed more notices than another"},
-    {"several_groups_notified", "children heard of the end of a request with several groups"},
+    {"notice_swallowed", "a notice was swallowed, since it was not the last one"},
+    {"sent_in_the_end", "a request that several children held was reported as sent"},
+    {"received_while_held", "a request with extra saves was received"},
+    {"ranks_apart", "one rank had more notices to report than another"},
+    {"several_groups_notified",
+     "children were notified of the end of a request with several groups"},
     {"load_errors_of_two", "two children failed to load blocks at once"},
     {"stats_of_one_class", "two children of a class had statistics"},
-    {"jobs_of_two_ranks", "a child heard of jobs of several ranks"},
+    {"jobs_of_two_ranks", "a child got jobs of several ranks"},
     {"client_params", "a client got parameters of a child"},
     {"ended_by_params", "two children had parameters"},
-    {"ended_by_report", "a child reported what it did not have"},
+    {"ended_by_report", "a child reported a request that it did not have"},
     {"reset_failed", "a scripted child could not be reset"},
-    {"reset_unsaid", "a child did not say how its reset went"},
+    {"reset_unsaid", "a child did not report the result of its reset"},
     {"cross_layers", "a child got KV caches with the layers together"},
-    {"later_handshake", "not the first child had a handshake"},
+    {"later_handshake", "a child other than the first had a handshake"},
     {"shutdown_failed", "a scripted child failed to shut down"},
     {"a_pair", "a run of two engines over NIXL and other children"},
     {"nixl_loads", "the NIXL child was chosen to load"},
-    {"nixl_loads_others_save", "what NIXL read was stored by another child"},
+    {"nixl_loads_others_save", "another child stored what NIXL read"},
     {"another_loads_the_prompt",
-     "another child loaded a prompt that was handed over, and NIXL gave the producer's blocks "
-     "back"},
+     "another child loaded a prompt that was handed over, and NIXL released the producer's "
+     "blocks"},
     {"held_for_readers_and_stores", "the producer's request was held by NIXL and by another child"},
-    {"aborted_under_read",
-     "requests were ended while one was read and transfers of another child were under way"},
+    {"aborted_under_read", "requests were ended during a read and transfers of another child"},
     {"read_failed", "a read failed under a MultiConnector"},
-    {"running_reset", "a reset preempted running requests while a child's copies were under way"},
+    {"running_reset", "a reset preempted running requests during a child's copies"},
     {"preempted_priority", "a request was preempted under priority"},
-    {"drafts_rejected", "a draft was rejected while transfers of two children were under way"},
+    {"drafts_rejected", "a draft was rejected during transfers of two children"},
     {"pair_ended", "an engine of a pair ended while it had requests"},
 };
 
@@ -175,14 +173,14 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     for (const EngineRole role : kEngineRoles) {
       const EngineObservation& then = before().of(role);
       const EngineObservation& now = after().of(role);
-      count_told(then, now);
+      count_registrations(then, now);
       count_calls(now);
       if (update && update->engine == role) count_reports(*update, then, now, after());
     }
   }
 
  private:
-  /// Where NIXL is a child.
+  /// If NIXL is a child.
   void count_pair() {
     add("read_failed", has_read_failed(after()));
     const std::uint32_t num_before = before().num_unfinished + before().consumer.num_unfinished;
@@ -223,7 +221,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("engine_ended", has_elements(after.failed));
   }
 
-  void count_told(const EngineObservation& before, const EngineObservation& after) {
+  void count_registrations(const EngineObservation& before, const EngineObservation& after) {
     add("cross_layers", has_call(after, [](const ConnectorCall& call) {
           return call.method == "register_cross_layers_kv_cache";
         }));

@@ -1,7 +1,7 @@
-/// What a MultiConnector and its children owe beside each other. All else that real children owe
-/// is claimed by their own assemblies, and of the scheduler by the core rules. The rules of NIXL's
-/// room are claimed here as well, as far as they go beside others (nixl/rules.cpp);
-/// not beside scripted children, which report what they do not have.
+/// The rules for a MultiConnector and its children together. Other rules of real children are
+/// checked in their own assemblies, those of the scheduler by the core rules. The rules of NIXL's
+/// room are checked here too, as far as they hold beside other children (nixl/rules.cpp), but not
+/// beside scripted children, which report requests that they do not have.
 
 #include "properties/engine/rooms.h"
 
@@ -34,23 +34,23 @@ const LeftOut kBesideScripted(LeftOut::By::kRule, "nixl.1 to nixl.12: scripted c
                               "they report what they do not hold, as the script says",
                               "engine/multi/pairs/notice_before_the_extra_saves.kvs");
 
-/// Every invariant: what the command line and the documentation list.
+/// Every invariant, for the command line and the documentation.
 constexpr Invariant kInvariants[] = {
     {"multi.1", "slots_add_up", "slots of the CPU cache are free, or hold one block of its lists"},
     {"multi.2", "cpu_blocks_add_up",
      "empty, cached and referenced CPU blocks are all blocks of the simple connector's pool"},
     {"multi.3", "every_child_is_notified",
-     "apart from lookups and the search for a handshake, what one scripted child is told, all are, "
-     "with the same arguments"},
+     "all scripted children get the same calls with the same arguments, apart from lookups and "
+     "the search for a handshake"},
     {"multi.4", "children_are_asked_in_order",
      "a lookup asks the children in order, up to one that wants to be asked again"},
     {"multi.5", "one_child_loads",
-     "one child at most gets a request's tokens, and all of them a list per group"},
+     "at most one child gets a request's tokens, and every child gets a list per group"},
     {"multi.6", "metadata_reach_their_child", "a child's workers get what that child built"},
     {"multi.7", "nothing_is_kept_of_what_is_over",
      "only an unfinished request has a chosen child; a step takes all extra saves to the workers"},
     {"multi.8", "extra_saves_leave_one",
-     "of the notices that a request is sent, one fewer than the children at most are swallowed"},
+     "fewer notices that a request is sent are swallowed than there are children"},
 };
 
 using Rule = NamedPlace<kInvariants>;
@@ -106,12 +106,12 @@ class Invariants final : public Rules {
       const Calls& calls = *shown.connector_calls;
       const bool is_cut_off = observation.engine_ended.has_value();
       const auto whole = is_cut_off ? std::ranges::find_if(calls, is_shutdown) : calls.begin();
-      if (!found) found = check_told({whole, calls.end()});
+      if (!found) found = check_calls({whole, calls.end()});
       if (!found) found = check_lookups(calls);
       if (!found) found = check_loads(calls);
       if (!found) found = check_metadata(calls);
     }
-    // What never fits ends after the step was planned.
+    // A request that never fits ends after the step was planned.
     const auto* const planned = std::get_if<Schedule>(&command);
     const bool is_step = planned && planned->engine == role &&
                          observation.error == ErrorCode::kNone && !has_ended(observation) &&
@@ -140,19 +140,19 @@ class Invariants final : public Rules {
     return found;
   }
 
-  Found check_told(std::span<const ConnectorCall> calls) const {
-    std::map<std::uint32_t, Calls> told;  // by scripted child
+  Found check_calls(std::span<const ConnectorCall> calls) const {
+    std::map<std::uint32_t, Calls> by_child;  // scripted ones
     for (std::uint32_t place = 0; place < setup_.children.size(); ++place) {
-      if (setup_.has_child(place, ConnectorKind::kScripted)) told[place];
+      if (setup_.has_child(place, ConnectorKind::kScripted)) by_child[place];
     }
     for (const ConnectorCall& call : calls) {
       const bool may_end_early =
           call.method == "get_num_new_matched_tokens" || call.method == "get_handshake_metadata";
       if (may_end_early) continue;
-      told[*call.child].push_back(what_all_hear(call));
+      by_child[*call.child].push_back(what_all_hear(call));
     }
-    const Calls& first = told.begin()->second;
-    for (const auto& [child, own] : told) {
+    const Calls& first = by_child.begin()->second;
+    for (const auto& [child, own] : by_child) {
       const auto [at, other] = std::mismatch(first.begin(), first.end(), own.begin(), own.end());
       if (at == first.end() && other == own.end()) continue;
       const auto name = [](const Calls& list, auto found) {
@@ -174,7 +174,7 @@ class Invariants final : public Rules {
       const ConnectorCall& call = calls[at];
       const bool is_lookup = call.method == "get_num_new_matched_tokens";
       const bool goes_on = is_lookup && before && before->request == call.request;
-      // Whoever was put off may be looked up once more.
+      // A request that was put off may be looked up once more.
       if (goes_on && *call.child != first &&
           (before->answer == "again" || *before->child >= *call.child)) {
         return broken("children_are_asked_in_order", call_name(at), "the children in order",
@@ -244,7 +244,7 @@ class Invariants final : public Rules {
   }
 
   EngineSetup setup_;
-  std::unique_ptr<Rules> nixl_;  ///< null: not here
+  std::unique_ptr<Rules> nixl_;  ///< null: not checked
 };
 
 }  // namespace

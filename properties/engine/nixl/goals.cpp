@@ -1,5 +1,5 @@
-/// What a suite of runs of a pair has reached: a green suite in which no deadline ended a read has
-/// shown nothing about that.
+/// The coverage goals of runs of a pair. A suite in which no deadline ended a read has not tested
+/// that.
 
 #include "properties/engine/rooms.h"
 
@@ -33,33 +33,33 @@ constexpr Goal kGoals[] = {
     {"read_of_several_groups", "blocks of several groups were read"},
     {"several_groups_read_after_hit",
      "a read of several groups began after blocks that the consumer had cached"},
-    {"read_of_a_window", "of one of several groups the blocks before its window were not read"},
-    {"empty_read", "a request had nothing to read, and the producer was told"},
-    {"part_of_read", "a read came further without an end"},
-    {"several_readers", "several consumer's ranks read from one"},
-    {"several_sources", "a consumer's rank reads from several"},
-    {"late_rank", "a read had ended while another one of its request went on"},
-    {"sent", "held blocks were given back, since all readers said so"},
+    {"read_of_a_window", "one of several groups had blocks before its window, which were not read"},
+    {"empty_read", "a request had nothing to read, and the producer was notified"},
+    {"part_of_read", "a read progressed without ending"},
+    {"several_readers", "several ranks of the consumer read from one"},
+    {"several_sources", "a rank of the consumer reads from several"},
+    {"late_rank", "a read had ended while another one of its request was under way"},
+    {"sent", "held blocks were given back after notices of all readers"},
     {"sent_while_others_are_held",
      "held blocks were given back, and those of another request were not"},
     {"reader_before_producer", "the readers were faster than the producer's own step"},
-    {"expired", "held blocks were given back, since their time was over"},
-    {"expired_unread", "nobody had been told to read them"},
-    {"expired_under_read", "a read of them was under way"},
-    {"read_after_expiry", "a read began when they were given back"},
+    {"expired", "held blocks were given back at their deadline"},
+    {"expired_unread", "held blocks expired that were never handed over"},
+    {"expired_under_read", "held blocks expired while a read of them was under way"},
+    {"read_after_expiry", "a read began after the blocks were given back"},
     {"notice_at_deadline", "a last notice and the deadline came in one step"},
-    {"late_notice", "a notice came when the blocks were given back"},
+    {"late_notice", "a notice came after the blocks were given back"},
     {"notice_lost", "a notice was lost"},
     {"lost_then_expired", "blocks whose notice was lost were given back at their deadline"},
     {"lost_for_ever", "blocks whose notice was lost are held, since there is no deadline"},
     {"notice_repeated", "a notice was sent a second time"},
-    {"repeated_while_held", "a rank said twice that it is done, while another one was not"},
-    {"repeated_after_end", "a notice came again when the blocks were given back"},
+    {"repeated_while_held", "a rank sent its notice twice while another one had sent none"},
+    {"repeated_after_end", "a notice came again after the blocks were given back"},
     {"heartbeat", "leases were renewed"},
     {"heartbeat_of_several", "several leases at once"},
     {"lease_renewed", "blocks were held beyond their first deadline"},
-    {"renewed_then_expired", "blocks whose lease was renewed were given back when it was over"},
-    {"renewed_beside_expired", "a deadline was over after one that had been renewed"},
+    {"renewed_then_expired", "blocks whose lease was renewed were given back when it expired"},
+    {"renewed_beside_expired", "a request expired while one with a renewed lease stayed held"},
     {"read_failed", "a read failed"},
     {"read_failed_on_a_rank", "one read of a request failed, and another one did not"},
     {"failed_for_good", "a request ended, since its read failed"},
@@ -74,17 +74,17 @@ constexpr Goal kGoals[] = {
     {"abort_after_read", "a request ended between the end of its read and its first step"},
     {"abort_at_producer", "a request for a consumer ended while it ran at the producer"},
     {"abort_at_producer_waiting", "a request for a consumer ended before it ran at the producer"},
-    {"abort_while_held", "somebody tried to end a request whose blocks are held"},
-    {"stopped_sent", "a request that stopped was told to the router"},
-    {"stopped_not_sent", "a request that stopped was not"},
+    {"abort_while_held", "a client tried to end a request whose blocks are held"},
+    {"stopped_sent", "a request that stopped was reported to the router"},
+    {"stopped_not_sent", "a request that stopped was not reported to the router"},
     {"finished_without_blocks",
-     "a request for a consumer finished after its preemption, and was not told"},
+     "a request for a consumer finished after its preemption, and was not reported"},
     {"handed_over_twice", "a request was handed over a second time"},
     {"read_twice_at_once", "two requests read the same blocks at the same time"},
     {"second_read_failed", "the first reader's notice ended the read of a second one"},
     {"local_beside_remote",
      "a request of the consumer's own was served while another one was read"},
-    {"decoded_at_producer", "a request was told to the router that had decoded several tokens"},
+    {"decoded_at_producer", "a request that had decoded several tokens was reported to the router"},
     {"two_steps_in_flight", "a step was planned before the one before it came back"},
     {"reset_done", "a reset took keys of a cache"},
     {"reset_refused", "a reset did not succeed"},
@@ -105,7 +105,7 @@ bool is_read(const Observation& observation, const std::string& remote_request) 
          }) > 0;
 }
 
-/// What the producer's ranks see in their next step.
+/// The notices that the producer's ranks see in their next step.
 std::vector<NoticeState> delivered_notices(const Observation& observation) {
   std::vector<NoticeState> delivered;
   std::ranges::copy_if(observation.notices.or_empty(), std::back_inserter(delivered),
@@ -177,9 +177,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       for (const std::string& name : *shown.preempted) {
         add("preempted_producer", num_outputs_.count(name) > 0);
       }
-      std::vector<std::string>& told = told_in_flight_.emplace_back();
+      std::vector<std::string>& sends = sends_in_flight_.emplace_back();
       for (const Send& send : *after().reqs_to_send) {
-        told.push_back(send.request);
+        sends.push_back(send.request);
         sources_[send.request].expires = send.expires;
       }
       return;
@@ -247,10 +247,10 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   // ---- The producer's step comes back ----
 
   void count_producers_update() {
-    for (const std::string& name : told_in_flight_.front()) {
+    for (const std::string& name : sends_in_flight_.front()) {
       sources_[name].is_known_to_workers = true;
     }
-    told_in_flight_.erase(told_in_flight_.begin());
+    sends_in_flight_.erase(sends_in_flight_.begin());
     for (const std::string& name : *after().finished_sending) count_sent(name);
     count_notices();
     for (const std::string& name : *after().finished_sending) sources_[name].is_held = false;
@@ -308,13 +308,13 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   }
 
   void count_prefills() {
-    std::set<std::string> told;
-    for (const FinishedPrefill& prefill : *after().finished_prefills) told.insert(prefill.request);
+    std::set<std::string> sent;
+    for (const FinishedPrefill& prefill : *after().finished_prefills) sent.insert(prefill.request);
     for (const RequestOutput& output : *after().of(EngineRole::kProducer).outputs) {
       const auto own = num_outputs_.find(output.request);
       if (own == num_outputs_.end()) continue;
       own->second += output.tokens.size();
-      const bool is_notified = told.count(output.request) > 0;
+      const bool is_notified = sent.count(output.request) > 0;
       add("decoded_at_producer", is_notified && own->second > 1);
       if (is_notified) sources_[output.request].is_held = true;
       add("finished_without_blocks",
@@ -392,10 +392,10 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("read_failed_on_a_rank", differs);
   }
 
-  /// A request that the router handed over.
+  /// A request that was handed over.
   struct Reader {
     std::string remote_request;
-    std::vector<BlockId> local_blocks;  ///< none: it was not read
+    std::vector<BlockId> local_blocks;  ///< empty: it was not read
     bool has_hit = false;
     bool has_failed = false;
     bool is_reported = false;
@@ -408,14 +408,14 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     bool is_held = true;
     bool has_lost_notice = false;
     bool was_renewed = false;
-    std::uint32_t num_readers = 0;  ///< handed over so often
+    std::uint32_t num_readers = 0;  ///< how often it was handed over
   };
 
   const Seconds deadline_ = config().connector<Record>()->deadline;
   DraftsInFlight drafts_{EngineRole::kConsumer};
   std::array<std::uint32_t, 2> num_in_flight_{};
-  std::vector<std::vector<std::string>> told_in_flight_;  ///< reqs_to_send, by step in flight
-  std::map<std::string, std::size_t> num_outputs_;        ///< tokens of requests for a consumer
+  std::vector<std::vector<std::string>> sends_in_flight_;  ///< reqs_to_send, by step in flight
+  std::map<std::string, std::size_t> num_outputs_;         ///< tokens of requests for a consumer
   std::map<std::string, Reader> readers_;
   std::map<std::string, Source> sources_;
 };

@@ -1,7 +1,7 @@
-/// What must hold of a pair of engines with its transport and clock, whatever any other
-/// implementation says and whatever the release: blocks under a read stay, loads bring the
-/// request's own prompt, reports agree with the reads, and no block is held for ever. What every
-/// engine owes: properties/engine/rules.cpp.
+/// The rules for a pair of engines with its transport and clock. They hold for any implementation
+/// and release: blocks under a read stay, loads bring the request's own prompt, reports agree with
+/// the reads, and no block is held for ever. The core rules, for every engine, are in
+/// properties/engine/rules.cpp.
 
 #include "properties/engine/rooms.h"
 
@@ -37,8 +37,8 @@ namespace {
 
 const LeftOut kBesideOthers(
     LeftOut::By::kRule, "nixl.3, 7, 8, 9 and 11: other children",
-    "what blocks contain, who waits and who is held is the other children's as well, and those "
-    "show other members",
+    "other children also decide the content of blocks, waits and holds, and they show other "
+    "members",
     "engine/multi/pairs/nixl_loads_offloading_saves.kvs");
 
 const LeftOut kWindowOfWholePrompt(
@@ -47,24 +47,24 @@ const LeftOut kWindowOfWholePrompt(
     "first token of its own",
     "engine/prefill_decode/left_out/a_window_short_of_a_token.kvs");
 
-/// Every invariant: what the command line and the documentation list.
+/// Every invariant, for the command line and the documentation.
 constexpr Invariant kInvariants[] = {
     {"nixl.1", "what_is_read_stays",
      "a held request keeps the blocks that were reported to the router; a block under a read stays "
-     "with the producer's request that it belongs to"},
+     "with its request at the producer"},
     {"nixl.2", "what_is_written_stays",
      "a block into which a read writes stays with the consumer's request until the read has ended"},
     {"nixl.3", "a_load_brings_its_own_prompt",
-     "after a read that succeeded each of its local blocks holds, on that rank, the KV of its "
-     "place in the prompt"},
+     "after a successful read each of its local blocks holds the KV of its place in the prompt on "
+     "that rank"},
     {"nixl.4", "only_held_requests_are_sent",
-     "finished_sending names requests whose blocks are held, each once and never again; no "
-     "scheduler refuses what its ranks report"},
+     "finished_sending names requests whose blocks are held, each only once; no scheduler refuses "
+     "its ranks' report"},
     {"nixl.5", "what_is_unread_is_held",
      "a request is given back only after a notice of each of its readers, or at its deadline"},
     {"nixl.6", "nothing_is_held_beyond_its_lease",
-     "the first step planned after a request finished that comes back after the notices of all its "
-     "readers, or a deadline after its end and its last heartbeat, gives it back"},
+     "a request is given back by the first step that is planned after its end and comes back after "
+     "the notices of all its readers, or a deadline after its end and its last heartbeat"},
     {"nixl.7", "received_once_after_its_last_read",
      "finished_recving names a request once, in the step in which the last of its reads ends, and "
      "not before"},
@@ -73,15 +73,15 @@ constexpr Invariant kInvariants[] = {
      "others"},
     {"nixl.9", "a_step_reads_its_own",
      "every token that a step attends to is that of its request, computed, read or shared by a "
-     "common prefix: none comes of a failed read, or of somebody else"},
+     "common prefix: none comes from a failed read or another request"},
     {"nixl.10", "a_notice_follows_its_read",
-     "a consumer's step sends notices for requests with nothing to read, from each reader, and for "
+     "a consumer's step sends a notice from each reader for requests with nothing to read, and for "
      "no others; reqs_to_recv names a request once, so that nothing is read after its notice"},
     {"nixl.11", "holds_are_explained",
-     "a request that finished has blocks only while the producer holds them for readers, or until "
-     "its own reads have ended"},
+     "a finished request has blocks only while the producer holds them for readers, or until its "
+     "own reads have ended"},
     {"nixl.12", "loads_come_to_an_end",
-     "a request that waits for a load has one; one that runs, or ended without a load, is in "
+     "a request that waits for a load has one; a request that runs, or ended without a load, is in "
      "reqs_to_recv by the next plan, so that its producer gets a notice"},
 };
 
@@ -93,7 +93,7 @@ using detail::phrase;
 
 using Found = std::optional<Divergence>;
 
-/// The group of the table that has the block, and where; nothing: none has it.
+/// The group of the table that has the block, and its place there; nothing: none has it.
 std::optional<std::pair<GroupId, std::uint32_t>> place_of(const BlocksByGroup* table,
                                                           BlockId block) {
   for (GroupId group = 0; table && group < table->size(); ++group) {
@@ -109,13 +109,13 @@ std::string block_of(BlockId block, const std::string& request) {
   return "block " + std::to_string(block) + " of " + request;
 }
 
-/// Beside other children of a MultiConnector a request may be held, loaded and reported by these:
-/// what it is about is then what NIXL itself reads and holds. What blocks contain is claimed where
-/// NIXL alone loads (nixl.3, nixl.9), and so are nixl.11 and of nixl.12 who waits.
+/// Other children of a MultiConnector may hold, load and report requests too. Beside them the rules
+/// cover only what NIXL itself reads and holds. The content of blocks (nixl.3, nixl.9), nixl.11,
+/// and the waiting requests of nixl.12 are checked only where NIXL alone loads.
 ///
-/// The model holds what each block of each rank contains, and which requests are held or read. It
-/// takes reads, notices and tables from the state that is shown, so after a command without the
-/// state it checks nothing more.
+/// The model keeps the content of each block of each rank, and which requests are held or read. It
+/// takes reads, notices and tables from the shown state, so it checks nothing after a command that
+/// did not show the state.
 class Invariants final : public Rules {
  public:
   /// Requires: a setup with NIXL.
@@ -126,7 +126,7 @@ class Invariants final : public Rules {
     for (const EngineRole role : kEngineRoles) {
       const std::size_t index = static_cast<std::size_t>(role);
       const std::uint32_t num_blocks = setup_.schedulers[index].kv_cache.pool.num_gpu_blocks;
-      // All ranks of a producer hold the same.
+      // All ranks of a producer have the same content.
       const std::uint32_t num_parts =
           role == EngineRole::kProducer ? 1 : consumers * std::max(1U, producers / consumers);
       engines_.push_back({{num_parts, std::vector<Content>(num_blocks)}, {}});
@@ -152,34 +152,34 @@ class Invariants final : public Rules {
   }
 
  private:
-  /// How far the one load of a request is.
+  /// The progress of a request's only load.
   enum class Load : std::uint8_t { kNone, kPlanned, kReading, kOver };
 
-  /// A request from its adding on; one that is gone is kept, since steps may still run it.
+  /// An added request. It is kept when it is gone, since steps in flight may still run it.
   struct Known {
     std::uint32_t num_prompt_tokens = 0;
-    std::string remote_request;  ///< of one that was handed over
+    std::string remote_request;  ///< if it was handed over
     Load load = Load::kNone;
-    bool is_to_run = false;  ///< for the first time after its load
+    bool is_to_run = false;  ///< its first run after the load is to come
   };
 
   /// A finished request of the producer, until it is given back.
   struct Held {
     std::vector<BlockId> blocks;
-    Seconds expires = 0;      ///< unless renewed; without a deadline unused
-    Seconds expires_max = 0;  ///< however long a heartbeat renews it, up to a whole deadline
+    Seconds expires = 0;      ///< unless renewed; unused without a deadline
+    Seconds expires_max = 0;  ///< with all renewals
     std::set<std::pair<std::uint32_t, std::uint32_t>> done;  ///< rank, remote rank
-    bool is_shared = false;                                  ///< another child holds it as well
+    bool is_shared = false;                                  ///< another child holds it too
   };
 
-  /// A step that is in flight, as the workers get it.
+  /// A step in flight, as the workers get it.
   struct Step : StepOnBlocks {
     std::vector<Receive> receives;
-    std::vector<std::string> held;  ///< when it was planned
+    std::vector<std::string> held;  ///< the held requests when it was planned
   };
 
   struct Engine {
-    std::vector<std::vector<Content>> parts;  ///< by rank and, of a consumer, by what it reads from
+    std::vector<std::vector<Content>> parts;  ///< by rank and, at a consumer, by remote rank
     std::deque<Step> in_flight;               ///< oldest first
   };
   Engine& engine_of(EngineRole role) { return engines_[static_cast<std::size_t>(role)]; }
@@ -249,7 +249,7 @@ class Invariants final : public Rules {
       Known& known = known_[receive.request];
       if (known.load != Load::kNone) {
         return broken("a_notice_follows_its_read", "reqs_to_recv",
-                      "requests that are still to be read", receive.request);
+                      "requests that were not read before", receive.request);
       }
       known.load = receive.local_blocks.empty() ? Load::kOver : Load::kPlanned;
     }
@@ -286,7 +286,7 @@ class Invariants final : public Rules {
     return check_new_notices(step, observation);
   }
 
-  /// Requests that compute the last token of their prompt, for the first time since it was read.
+  /// Requests that compute the last token of their prompt for the first time since the read.
   std::set<std::string> take_loaded(const Step& step) {
     std::set<std::string> loaded;
     for (const Run& run : step.runs) {
@@ -297,7 +297,7 @@ class Invariants final : public Rules {
     return loaded;
   }
 
-  /// With windows of one token less: what the token after the computed one attends to.
+  /// With windows shorter by one token: what the next token attends to.
   static std::vector<KVCacheSpec> of_next_token(std::vector<KVCacheSpec> groups) {
     for (KVCacheSpec& group : groups) {
       if (kWindowOfWholePrompt(group.sliding_window > 0)) --group.sliding_window;
@@ -408,7 +408,7 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  /// Reads of this step that are not there any more failed at once: their request was given back.
+  /// Reads of this step that are no longer shown failed at once: their request was given back.
   Found check_invalid(const Step& step, const Observation& observation) const {
     std::set<BlockId> failed;
     for (const ReadState& read : *before_->reads) {
@@ -465,7 +465,7 @@ class Invariants final : public Rules {
 
   // ---- The transport ----
 
-  /// What a read brings is what the producer's blocks hold when it ends.
+  /// A read copies the producer's blocks as they are when it ends.
   Found take_in_read(const AdvanceRead& command, const Observation& observation) {
     const auto read = std::ranges::find(*observation.reads, command.read, &ReadState::read);
     if (read == observation.reads->end() || read->progress != TransferProgress::kFinished) {
@@ -492,7 +492,7 @@ class Invariants final : public Rules {
       const std::uint32_t begin = place * size;
       const std::uint32_t end = std::min(begin + size, known.num_prompt_tokens);
       if (begin >= end) continue;
-      // The producer may have computed more after the prompt.
+      // The producer may have computed tokens after the prompt.
       const bool is_longer = content.end > end && content.end <= source.num_tokens() &&
                              content.id == source.id(content.end);
       if (is_longer) content = {source.id(end), content.begin, end, content.group};
@@ -569,8 +569,8 @@ class Invariants final : public Rules {
   Sequences sequences_;  ///< of the same requests
   WorkerTables tables_;
   std::map<std::string, Held> held_;
-  bool is_blind_ = false;                ///< a command did not show the state
-  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
+  bool is_blind_ = false;                ///< some command did not show the state
+  const Observation* before_ = nullptr;  ///< for the current check; null at the first command
 };
 
 }  // namespace

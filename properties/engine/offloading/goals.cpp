@@ -1,5 +1,5 @@
-/// What a suite of runs of engines with an OffloadingConnector has reached: a green suite in which
-/// no block was used again while it was copied has shown nothing about that.
+/// The coverage goals of runs of engines with an OffloadingConnector. A suite in which no block was
+/// reused while it was copied has not tested that.
 
 #include "properties/engine/rooms.h"
 
@@ -38,38 +38,38 @@ constexpr Goal kGoals[] = {
      "a load of several groups began after blocks that the GPU still held"},
     {"windowed_group_loads_less", "a windowed group loaded fewer blocks than the longest"},
     {"windowed_store_leaves_out",
-     "a slot was filled in part: what a window does not need was left out"},
+     "a slot was filled in part, without the blocks that a window does not need"},
     {"unrounded_load", "a load ended within a block"},
-    {"decoded_stored", "what decoding added was stored"},
-    {"prompt_only_kept", "what decoding added was not stored, since only prompts are"},
-    {"max_offload_tokens", "a request's own bound kept blocks from being stored"},
-    {"store_refused", "a store was refused, since too little could go"},
+    {"decoded_stored", "decoded blocks were stored"},
+    {"prompt_only_kept", "decoded blocks were not stored, since only prompts are"},
+    {"max_offload_tokens", "max_offload_tokens kept blocks of a request from being stored"},
+    {"store_refused", "a store was refused, since too few blocks could be evicted"},
     {"store_evicts", "a store took the slot of another block"},
     {"ghost_hit", "a ghost moved ARC's target"},
     {"filter_stops", "a block was looked up too seldom to be stored"},
     {"ask_again_loading", "a request was put off while another one loads its blocks"},
     {"ask_again_writing", "a request was put off while its blocks are being written"},
-    {"preempted_while_storing", "a victim's store was under way"},
+    {"preempted_while_storing", "a request was preempted while its store was under way"},
     {"aborted_while_storing", "a request was ended from outside while its store was under way"},
     {"aborted_while_loading", "a request was ended from outside while it was loading"},
     {"aborted_load_freed", "the load of a request that had ended was over"},
-    {"flush_of_preempted", "a step waits for the transfers of a victim"},
-    {"flush_of_reused", "a step waits for a transfer whose block it uses again"},
+    {"flush_of_preempted", "a step waits for the transfers of a preempted request"},
+    {"flush_of_reused", "a step waits for a transfer whose block it reuses"},
     {"flush_of_idle", "a step waits for all transfers, since no request is left"},
     {"flush_of_reset", "a step waits for all transfers, since the CPU cache was reset"},
     {"held", "the blocks of a request that ended were held for its stores"},
     {"held_freed", "held blocks were freed, since the stores were over"},
-    {"late_rank", "a rank had reported a transfer that another one still made"},
+    {"late_rank", "a rank had reported a transfer that was under way on another one"},
     {"load_failed", "a load failed"},
     {"load_failed_on_a_rank", "a load failed on one rank and not on another"},
-    {"load_recomputed", "a request whose load failed went on"},
+    {"load_recomputed", "a request whose load failed continued"},
     {"load_failed_for_good", "a request ended, since its load failed"},
     {"store_failed", "a store failed"},
     {"store_failed_on_a_rank", "a store failed on one rank and not on another"},
     {"reported_again", "an engine reported a transfer a second time"},
     {"measured_load", "statistics had a load"},
     {"measured_store", "statistics had a store"},
-    {"beyond_first_bucket", "statistics had a transfer that is in none but larger buckets"},
+    {"beyond_first_bucket", "statistics had a transfer that is not in the first bucket"},
     {"on_a_bound", "statistics had a transfer as large as a bucket's bound"},
     {"logged_both", "an interval had loads and stores"},
     {"logged_nothing", "an interval had no transfer"},
@@ -82,20 +82,20 @@ constexpr Goal kGoals[] = {
     {"reset_while_loading", "the CPU cache was reset while a request was loading"},
     {"preempted_priority", "a request was preempted under priority"},
     {"store_failed_of_groups", "a store of several groups failed"},
-    {"store_went_down", "a tier has kept what was stored"},
-    {"store_lost_below", "a tier could not keep what was stored"},
-    {"held_went_down", "blocks that were held went down to a tier that wants whole requests"},
+    {"store_went_down", "a tier has kept stored blocks"},
+    {"store_lost_below", "a tier could not keep stored blocks"},
+    {"held_went_down", "held blocks went down to a tier that wants whole requests"},
     {"promoted", "a tier has brought blocks up"},
-    {"promotion_loaded", "a request loaded what a tier had brought up"},
+    {"promotion_loaded", "a request loaded blocks that a tier had brought up"},
     {"promotion_evicts", "a promotion took the slot of another block"},
     {"promotion_failed", "a tier could not bring blocks up"},
-    {"no_room_to_promote", "a tier had a block for which nothing could go"},
+    {"no_room_to_promote", "a tier had a block for which no slot could be freed"},
     {"ask_again_tier", "a tier wanted to be asked again"},
     {"drafts_rejected", "a draft was rejected while a transfer was under way"},
     {"ended_while_promoting", "a request ended while blocks were brought up for it"},
     {"promoted_from_file", "blocks were brought up from files"},
     {"file_store_failed", "blocks could not be written to files"},
-    {"file_load_failed", "a file was not there, not whole, another one, or could not be read"},
+    {"file_load_failed", "a file was missing, not whole, another one, or could not be read"},
 };
 
 bool is_under_way(const EngineTransfer& transfer) {
@@ -218,7 +218,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("windowed_store_leaves_out", store.gpu_blocks.size() < most);
   }
 
-  /// Why full blocks of a prompt were not stored, where there is one group of full attention.
+  /// Counts why full blocks of a prompt were not stored, with one group of full attention.
   void count_not_stored() {
     const KVCacheSpec& group = setup_.scheduler.kv_cache.groups.front();
     if (!has_state(before()) || !has_state(after()) ||
@@ -249,7 +249,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const BlockHashListView hashes = request->block_hashes(hash_block_size);
       const BlockHashView hash = hashes[num_blocks * (size / hash_block_size) - 1];
       const std::string key = fences_ ? make_block_hash_with_group_id(hash, 0) : std::string(hash);
-      // Only what this step fills: what came before may have been stored and evicted.
+      // Only blocks that this step fills: earlier ones may have been stored and evicted.
       const bool fills = num_blocks * size > begin;
       if (!fills || contains(keys, key) || contains(keys_before, key)) continue;
       const bool has_filter = setup_.spec.manager.store_threshold >= 2;
@@ -292,7 +292,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("aborted_load_freed", state && is_finished(state->status));
     }
     if (!has_state(before()) || !has_state(after())) return;
-    // A rank still makes what another one has reported in this step.
+    // A transfer that another rank reported in this step is under way on a rank.
     for (const EngineTransfer& left : *after().transfers) {
       const auto others_have = [&](const Observation& shown) {
         return std::ranges::any_of(*shown.transfers, [&](const EngineTransfer& other) {
@@ -429,10 +429,10 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   std::unordered_map<std::string, AddRequest> added_;  ///< by name
   std::unordered_map<JobId, bool> is_store_;           ///< fence: by job
   bool was_reset_ = false;                             ///< since the last step
-  std::uint32_t engine_idx_ = 0;                       ///< under which steps are counted
-  std::set<std::uint32_t> counted_;                    ///< those under which transfers were
-  std::map<std::uint32_t, bool> tried_;  ///< jobs of tiers that are over; not given up
-  std::set<SlotId> promoted_;  ///< slots that a tier has filled, until something else is written
+  std::uint32_t engine_idx_ = 0;                       ///< steps are counted under this index
+  std::set<std::uint32_t> counted_;                    ///< indices with transfers
+  std::map<std::uint32_t, bool> tried_;  ///< tier jobs that ended and were not given up
+  std::set<SlotId> promoted_;            ///< slots that a tier has filled, until the next write
 };
 
 }  // namespace

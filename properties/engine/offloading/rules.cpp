@@ -1,6 +1,6 @@
-/// What must hold of any engine with an OffloadingConnector over scripted copies: the content of
-/// blocks and slots, the order of copies, their reports, and that all of it ends. Which blocks are
-/// stored, looked up or put off is the reference's to say; what a scheduler alone owes is in
+/// The rules for engines with an OffloadingConnector over scripted copies: the content of blocks
+/// and slots, the order of copies, their reports, and that all of them end. Only the reference
+/// checks which blocks are stored, looked up or put off. The core rules are in
 /// properties/engine/rules.cpp.
 
 #include "properties/engine/rooms.h"
@@ -49,39 +49,40 @@ const LeftOut kPutOffForEver(
     "than it has blocks in a tier",
     "engine/offloading/lives/tier_asks_again.kvs");
 
-/// Every invariant: what the command line and the documentation list.
+/// Every invariant, for the command line and the documentation.
 constexpr Invariant kInvariants[] = {
     {"offloading.1", "plans_name_the_requests_own_blocks",
-     "a planned transfer has a number of its own and names full blocks of its request's table, at "
-     "the places that it says, and a slot of its own for each offloaded block"},
+     "a planned transfer has its own number and names full blocks of its request's table, at their "
+     "places there, and one slot of its own for each offloaded block"},
     {"offloading.2", "no_reuse_under_a_copy",
-     "after the flush of a step no block that a copy under way reads or writes is written by "
-     "anyone else, zeroed, or freed while a load writes it"},
+     "after the flush of a step nothing else writes or zeroes a block that a copy under way reads "
+     "or writes, and no block is freed while a load writes it"},
     {"offloading.3", "a_slot_has_one_writer",
      "no store or promotion begins to write a slot that another copy reads or writes"},
     {"offloading.4", "a_load_reads_what_is_complete",
      "no load begins while a rank still writes one of its slots"},
     {"offloading.5", "copies_are_the_requests_own",
-     "on each rank a store finds in its blocks, and a load in its slots, the KV of its request's "
-     "own tokens at that place"},
+     "on each rank a store's blocks and a load's slots hold the KV of its request's own tokens at "
+     "that place"},
     {"offloading.6", "a_step_reads_its_own",
      "on each rank every token that a step attends to is that of its request, computed, loaded or "
      "shared by a common prefix"},
     {"offloading.7", "slots_add_up",
-     "each slot of the CPU cache is free or of one block, and each key is there once"},
+     "each slot of the CPU cache is free or has one block, and no key is there twice"},
     {"offloading.8", "a_ready_slot_holds_its_key",
-     "a block of the CPU cache that can be found, or goes down to a tier, holds in all of its "
-     "slot, on all ranks, the KV of the tokens that its key names, and the bytes that were stored"},
+     "the whole slot of a CPU block that can be found, or goes down to a tier, holds on all ranks "
+     "the KV of the tokens that its key names, and the bytes that were stored"},
     {"offloading.9", "each_end_is_reported_once",
-     "a rank's copy engine has a transfer until it ends and is reported, which happens once: as "
-     "failed if it failed, a load then with its blocks as invalid; a load is received when all "
-     "ranks have it, and a request is sent when no rank has a store of it left"},
+     "a rank's copy engine has a transfer until it ends and is reported once, as failed if it "
+     "failed, and for a failed load with its blocks as invalid; a load is received when all ranks "
+     "have it, and a request is sent when no rank has a store of it left"},
     {"offloading.10", "a_promotion_comes_whole",
-     "a block that a tier brings up has a slot and cannot be found until its job is reported, what "
-     "goes down stays and is read until then, and what was given up is not reported as done"},
+     "until its job is reported, a block that a tier brings up has a slot and cannot be found, and "
+     "a block that goes down stays and has a reader; a job that was given up is not reported as "
+     "done"},
     {"offloading.11", "all_comes_to_an_end",
      "with no transfer left nothing waits for ever: held blocks are freed, an engine without held "
-     "blocks admits who waits, and no reader or writer of a slot is left"},
+     "blocks admits waiting requests, and no slot has a reader or writer"},
 };
 
 using Rule = NamedPlace<kInvariants>;
@@ -91,7 +92,7 @@ using detail::find_table;
 
 using Copy = PlannedCopy;
 
-/// Steps after which whoever waits has to go on, since nothing is under way.
+/// With nothing under way, a waiting request has to progress within so many steps.
 constexpr std::uint32_t kQuietStepsMax = 3;
 
 const OffloadedBlock* find_block(const Observation& observation, const std::string& key) {
@@ -115,14 +116,14 @@ struct PlannedStep : StepOnBlocks {
   std::vector<JobId> jobs_to_flush;
 };
 
-/// What ended on the ranks and was not reported before.
+/// Transfers that ended on the ranks and were not reported before.
 struct Report {
-  std::vector<std::string> received;   ///< loads that are over on all ranks
+  std::vector<std::string> received;   ///< requests whose loads ended on all ranks
   std::set<BlockId> invalid_blocks;    ///< of loads that failed
   std::map<JobId, CompletedJob> jobs;  ///< fence
 };
 
-/// The ranks, as the contract says that they work. A value: copyable.
+/// The ranks' copies, as the contract defines them. Copyable.
 class Copies : public RankMemory {
  public:
   explicit Copies(const ConnectorSetup& setup)
@@ -134,8 +135,8 @@ class Copies : public RankMemory {
 
   // ---- A step on all ranks ----
 
-  /// The oldest step on all ranks, and what they report after it. Nothing, or the first rule that
-  /// it breaks.
+  /// Runs the oldest step on all ranks, and fills their report. Returns: the first broken rule, if
+  /// any.
   std::optional<Broken> run(const PlannedStep& step, const Sequences& sequences, Report& report) {
     for (std::size_t index = 0; index < ranks_.size(); ++index) {
       Rank& rank = ranks_[index];
@@ -163,7 +164,7 @@ class Copies : public RankMemory {
     return std::nullopt;
   }
 
-  /// Passed over where the rank has no such copy under way.
+  /// Does nothing if the rank has no such copy under way.
   void advance(const AdvanceTransfer& command) {
     Rank& rank = ranks_[command.rank];
     for (Copy& copy : rank.copies) {
@@ -177,7 +178,7 @@ class Copies : public RankMemory {
     }
   }
 
-  /// A tier has filled a slot, on all ranks; `parts`: by sub-block, empty for nobody knows what.
+  /// A tier has filled a slot on all ranks. `parts`: by sub-block; empty: unknown content.
   void fill_slot(SlotId slot, const std::vector<Content>& parts) {
     for (Rank& rank : ranks_) {
       for (std::uint32_t sub = 0; sub < num_sub_blocks_; ++sub) {
@@ -186,7 +187,7 @@ class Copies : public RankMemory {
     }
   }
 
-  /// Calls visit(copy) for each that is queued, or has not ended, rank by rank.
+  /// Calls visit(copy) for each copy that is queued or under way, rank by rank.
   template <class Visit>
   void for_each_under_way(Visit&& visit) const {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -197,7 +198,7 @@ class Copies : public RankMemory {
     }
   }
 
-  /// Whether some rank has a copy for which `is` holds, queued, under way or not reported.
+  /// Whether `is` holds for some rank's copy that is queued, under way or not reported.
   template <class Predicate>
   bool has(Predicate&& is) const {
     const auto has_one = [&](const std::vector<Copy>& copies) {
@@ -217,7 +218,7 @@ class Copies : public RankMemory {
       .copies_are_as_planned = Rule("copies_are_the_requests_own").place(),
       .a_step_reads_its_own = Rule("a_step_reads_its_own").place()};
 
-  /// get_finished of one rank, and its part of the report.
+  /// Does get_finished of one rank, and adds its part of the report.
   void report_ended(Rank& rank, Report& report) {
     for (const Copy& copy : rank.copies) {
       if (copy.is_under_way()) continue;
@@ -244,8 +245,8 @@ class Copies : public RankMemory {
   std::map<std::string, std::uint32_t> num_received_;  ///< ranks that reported its load
 };
 
-/// The model goes by commands and answers; what needs the state is held against each observation
-/// that has it.
+/// The model follows commands and answers. Rules that need the state are checked on each
+/// observation that has it.
 class Invariants final : public Rules {
  public:
   explicit Invariants(const EngineSetup& setup)
@@ -267,13 +268,13 @@ class Invariants final : public Rules {
   }
 
  private:
-  /// What a key stands for.
+  /// The group and content of a key.
   struct Key {
     GroupId group = 0;
     std::vector<Content> parts;
   };
 
-  /// Between the CPU cache and a tier, under way.
+  /// A transfer under way between the CPU cache and a tier.
   struct TierJob {
     std::uint32_t tier = 0;
     bool is_promotion = false;
@@ -286,7 +287,7 @@ class Invariants final : public Rules {
 
   Found take_in(const Command& command, const Observation& observation) {
     Found found;
-    // The ranks run before the scheduler's half hears of it.
+    // The ranks run before the scheduler's half gets their report.
     if (std::holds_alternative<Update>(command)) found = take_in_update(observation);
     if (!found) found = take_in_tier_calls(observation);
     if (!found && std::holds_alternative<Schedule>(command)) found = take_in_step(observation);
@@ -297,7 +298,7 @@ class Invariants final : public Rules {
     } else if (const auto* paused = std::get_if<SetPauseState>(&command)) {
       pause_state_ = paused->state;
     } else if (const auto* finish = std::get_if<TierFinish>(&command)) {
-      // A file tier has only what it was given; others also end jobs that come later.
+      // A file tier ends only jobs that it has; other tiers also end jobs that come later.
       const auto job = tier_jobs_.find(finish->job);
       const bool is_there = job != tier_jobs_.end() && job->second.tier == finish->tier;
       if (is_there || !has_files_) {
@@ -395,7 +396,7 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  /// A planned transfer as a copy. With hold every worker has its own numbers.
+  /// Converts a planned transfer to a copy. With hold every worker has its own numbers.
   Found plan(const std::string& member, const Transfer& transfer, bool is_store,
              const Observation& observation, Copy& copy) {
     const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
@@ -424,7 +425,7 @@ class Invariants final : public Rules {
 
     std::uint32_t sum = 0;
     for (std::uint32_t size : transfer.group_sizes) sum += size;
-    // With hold a store starts with a whole slot and does not say where.
+    // With hold a store starts with a whole slot and does not name its place.
     const bool knows_place = !is_store || fences_;
     const bool has_groups = transfer.group_sizes.size() == groups.size() &&
                             transfer.block_indices.size() == (knows_place ? groups.size() : 0) &&
@@ -437,7 +438,7 @@ class Invariants final : public Rules {
       table = nullptr;
       if (observation.tables.has_value()) {
         table = find_table(*observation.tables, transfer.request);
-        if (!table) return wrong("gpu_blocks", "blocks of the request", "a request without any");
+        if (!table) return wrong("gpu_blocks", "blocks of the request", "a request without blocks");
       }
     }
     std::size_t at = 0;
@@ -447,14 +448,14 @@ class Invariants final : public Rules {
       std::uint32_t last_slot = UINT32_MAX;
       for (std::uint32_t index = 0; index < transfer.group_sizes[group]; ++index, ++at) {
         const BlockId block = transfer.gpu_blocks[at];
-        // What left a window may stand in the table again, further on: that is where it is now.
+        // A block that left a window may be in the table again later: the last place counts.
         const auto has_block = [&] {
           if (!table) return true;
           const std::vector<BlockId>& blocks = (*table)[group];
           if (place >= blocks.size() || blocks[place] != block) return false;
           return std::find(blocks.begin() + place + 1, blocks.end(), block) == blocks.end();
         };
-        // A store leaves out what is held already.
+        // A store leaves out blocks that are in the CPU cache.
         const bool may_skip = is_store && (index > 0 || !knows_place);
         while (may_skip && place < (*table)[group].size() && !has_block()) ++place;
         if (place / factor != last_slot) {
@@ -522,7 +523,8 @@ class Invariants final : public Rules {
     std::vector<CompletedJob> completed;
     for (const auto& [job, each] : report.jobs) completed.push_back(each);
     if (*observation.completed_jobs != completed) {
-      return wrong("completed_jobs", "what ended on each rank", "other jobs, ranks or failures");
+      return wrong("completed_jobs", "the jobs that ended on each rank",
+                   "other jobs, ranks or failures");
     }
     return std::nullopt;
   }
@@ -542,7 +544,7 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  /// What a tier reports that is no job of its own is passed over.
+  /// Ignores reports of a tier about jobs that are not its own.
   Found end_tier_jobs(const TierCallRecord& call) {
     const std::map<std::uint32_t, bool> ended =
         std::exchange(ended_tier_jobs_[call.tier], std::map<std::uint32_t, bool>());
@@ -623,7 +625,8 @@ class Invariants final : public Rules {
                copy.is_store == shown.store && copy.progress == shown.progress;
       });
       if (is_there) continue;
-      return broken("each_end_is_reported_once", "transfers", "what was planned and not reported",
+      return broken("each_end_is_reported_once", "transfers",
+                    "transfers that were planned and not reported",
                     "job " + std::to_string(shown.job) + " of " + shown.request);
     }
     if (observation.transfers->size() == num_copies) return std::nullopt;
@@ -631,7 +634,7 @@ class Invariants final : public Rules {
                   std::to_string(observation.transfers->size()));
   }
 
-  /// Whether a step in flight, from that one on, makes the workers wait for a request's stores.
+  /// Whether a step in flight, from first_step on, makes the workers wait for a request's stores.
   bool is_flushed(const std::string& request, std::size_t first_step) const {
     for (std::size_t step = first_step; step < in_flight_.size(); ++step) {
       if (contains(in_flight_[step].requests_to_flush, request)) return true;
@@ -639,8 +642,8 @@ class Invariants final : public Rules {
     return false;
   }
 
-  /// A load's blocks are its request's alone until it is over on all ranks; with hold a store's are
-  /// its request's until the workers have to wait for it.
+  /// Only its request has a load's blocks until the load has ended on all ranks. With hold a
+  /// request keeps a store's blocks until the workers have to wait for it.
   Found check_copied_blocks(const Observation& observation) const {
     Found found;
     const auto check = [&](const Copy& copy) {
@@ -654,7 +657,7 @@ class Invariants final : public Rules {
         found = broken("no_reuse_under_a_copy", "tables[" + copy.request + "]",
                        "block " + std::to_string(part.block) + ", which a " +
                            (copy.is_store ? "store reads" : "load writes"),
-                       ref_cnt == 0 ? "a free block" : "a block of somebody else too");
+                       ref_cnt == 0 ? "a free block" : "a block of another request too");
       }
     };
     copies_.for_each_under_way(check);
@@ -664,7 +667,7 @@ class Invariants final : public Rules {
     return found;
   }
 
-  /// A block that comes up has a slot and is not ready; one that goes down stays, and is read.
+  /// A block coming up has a slot and is not ready; one going down stays and has a reader.
   Found check_tier_jobs(const Observation& observation) const {
     for (const auto& [id, job] : tier_jobs_) {
       for (std::size_t index = 0; index < job.keys.size(); ++index) {
@@ -702,8 +705,8 @@ class Invariants final : public Rules {
       return broken("a_ready_slot_holds_its_key", slot_name(block ? block->slot : 0),
                     "the bytes that were stored", "other bytes, in a block that can be found");
     }
-    // With hold what is flushed counts as written at once: the step that flushes comes before all
-    // that could read it.
+    // With hold a flushed store counts as written at once: the step that flushes it runs before any
+    // possible reader.
     std::set<SlotId> flushed;
     const auto add_flushed = [&](const Copy& copy, std::size_t first_step) {
       if (fences_ || !copy.is_store || !is_flushed(copy.request, first_step)) return;
@@ -720,7 +723,7 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  /// Whether a slot holds what its key names.
+  /// Whether a slot holds the content that its key names.
   Found check_slot(const std::string& key, SlotId slot) const {
     const auto at = keys_.find(key);
     if (at == keys_.end() || slot >= setup_.spec.manager.cache.capacity) {
@@ -733,7 +736,7 @@ class Invariants final : public Rules {
     for (std::size_t rank = 0; rank < copies_.ranks().size(); ++rank) {
       for (std::uint32_t sub = 0; sub < parts.size(); ++sub) {
         const Content& content = copies_.place(rank, slot, sub);
-        // Of a block of Mamba states only the last one has to be there.
+        // A block of Mamba states needs only the last state.
         const bool may_lack = is_mamba && sub + 1 < parts.size() && content.id == 0;
         if (passes_for(content, parts[sub]) || may_lack) continue;
         return broken("a_ready_slot_holds_its_key",
@@ -773,7 +776,7 @@ class Invariants final : public Rules {
     for (const RequestState& state : *observation.requests) {
       if (is_finished(state.status)) return left("requests", state.id);
     }
-    // With hold a store is completed with its request.
+    // With hold a store is completed when its request ends.
     const bool may_write = !fences_ && !observation.requests->empty();
     for (const OffloadedBlock* block : observation.blocks()) {
       if ((block->ready || may_write) && block->readers == 0) continue;
@@ -799,27 +802,27 @@ class Invariants final : public Rules {
     const bool were_held = std::exchange(are_held_, observation.num_referenced_blocks > 1);
     num_idle_steps_ = is_stuck && were_held == are_held_ ? num_idle_steps_ + 1 : 0;
     if (num_idle_steps_ < kQuietStepsMax || kHeldByALoaded(are_held_)) return std::nullopt;
-    return broken("all_comes_to_an_end", "scheduled", "somebody, since nothing is under way",
-                  "nobody");
+    return broken("all_comes_to_an_end", "scheduled", "a request, since nothing is under way",
+                  "none");
   }
 
   ConnectorSetup setup_;
   bool fences_ = false;
-  bool has_files_ = false;  ///< any tier
+  bool has_files_ = false;  ///< some tier has files
   Copies copies_;
-  std::map<std::string, Request> known_;  ///< one that is gone, too: steps may still run it
+  std::map<std::string, Request> known_;  ///< also requests that are gone: steps may still run them
   WorkerTables tables_;
   Sequences sequences_;
   std::map<std::string, Key> keys_;
   std::deque<PlannedStep> in_flight_;
   std::uint64_t next_serial_ = 0;
   std::map<std::uint32_t, TierJob> tier_jobs_;
-  /// By tier: of jobs that ended since its last report, whether well. The first word counts.
+  /// By tier: the success of jobs that ended since its last report. The first report counts.
   std::map<std::uint32_t, std::map<std::uint32_t, bool>> ended_tier_jobs_;
-  bool is_anyone_put_off_ = false;       ///< by a tier, in the last command
-  bool are_held_ = false;                ///< blocks, in the last step
-  std::uint32_t num_idle_steps_ = 0;     ///< in a row: somebody waits, and nothing happens
-  std::uint32_t num_quiet_updates_ = 0;  ///< in a row: nothing is under way after them
+  bool is_anyone_put_off_ = false;       ///< by a tier in the last command
+  bool are_held_ = false;                ///< requests held blocks in the last step
+  std::uint32_t num_idle_steps_ = 0;     ///< in a row: a request waits, nothing happens
+  std::uint32_t num_quiet_updates_ = 0;  ///< in a row: nothing is under way afterwards
   PauseState pause_state_ = PauseState::kUnpaused;
 };
 

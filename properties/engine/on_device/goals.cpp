@@ -1,5 +1,5 @@
-/// What a suite of runs has reached: a green suite in which no flushed transfer was under way has
-/// shown nothing about reuse.
+/// The coverage goals of runs over devices. A suite in which no flushed transfer was under way has
+/// not tested reuse.
 
 #include "properties/engine/rooms.h"
 
@@ -30,28 +30,29 @@ constexpr Goal kGoals[] = {
     {"both_directions", "a report has stores and loads"},
     {"load_within_slot", "a load began in the middle of a slot"},
     {"report_held_back", "nothing was reported although transfers are in flight"},
-    {"transfer_blocked", "a transfer ran that could not run before a forward had"},
+    {"transfer_blocked", "a transfer ran that had waited for a forward"},
     {"flushed_while_storing", "a step flushed transfers while some were in flight"},
     {"preempted_while_storing", "a request was preempted while transfers were in flight"},
     {"aborted_with_transfers", "requests were ended from outside while transfers were in flight"},
     {"held_freed", "held blocks were freed, since the stores were over"},
-    {"run_ahead", "a step was executed while one before it was in flight"},
-    {"rank_ahead", "a rank executed a step when another one had not executed the one before"},
-    {"planned_between", "a step was planned between the execution of one before it and its update"},
+    {"run_ahead", "a step was executed while an earlier one was in flight"},
+    {"rank_ahead", "a rank executed a step when another rank had not executed the step before it"},
+    {"planned_between",
+     "a step was planned between the execution and the update of an earlier one"},
     {"prefix_hit", "a request began after tokens that it did not compute"},
-    {"request_finished", "a request said all that it was asked for"},
+    {"request_finished", "a request sampled all its tokens"},
     {"reset_with_transfers", "the GPU's cache was reset while transfers were in flight"},
     {"cpu_cache_reset_with_transfers", "both caches were reset while transfers were in flight"},
     {"drained_with_transfers", "the engine was drained while transfers were in flight"},
     {"failed_load", "a load was reported that failed"},
     {"failed_store", "a store was reported that failed"},
-    {"torn_load", "a load was submitted that will tear what it writes"},
-    {"torn_store", "a store was submitted that will tear what it writes"},
-    {"store_past_a_filter", "a store was submitted of blocks that a reuse filter had counted"},
-    {"late_end", "a transfer was submitted whose end will be denied"},
-    {"recomputed", "a request spoke whose load had failed"},
+    {"torn_load", "a load whose writes will be torn was submitted"},
+    {"torn_store", "a store whose writes will be torn was submitted"},
+    {"store_past_a_filter", "a store of blocks that a reuse filter had counted was submitted"},
+    {"late_end", "a transfer whose end will be reported late was submitted"},
+    {"recomputed", "a request whose load had failed sampled"},
     {"failed_request", "a request ended since its load had failed"},
-    {"late_rank", "a load was over on one rank, and not on all"},
+    {"late_rank", "a load had ended on one rank, and not on all"},
     {"failed_on_one_rank", "a report had a transfer that failed on one rank, and not on another"},
     {"load_into_window", "a group with a window was loaded"},
     {"drafts_rejected", "a draft was rejected while transfers were in flight"},
@@ -59,7 +60,7 @@ constexpr Goal kGoals[] = {
      "a step flushed a store of a request that it ran, since a block had left its window"},
 };
 
-/// Before the first command nothing is there; what is not there may hold anything.
+/// False before the first command, when no member is shown.
 bool has_transfers(const Observation& observation) {
   return observation.num_transfers.or_empty() > 0;
 }
@@ -132,7 +133,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     was_reset_ = false;
   }
 
-  /// is_first: whether the step was executed by no rank before.
+  /// is_first: no rank executed the step before.
   void count_execute(bool is_first) {
     add("run_ahead", progress_.num_executed_by_one() > 1);
     add("rank_ahead", progress_.is_one_ahead());
@@ -201,12 +202,12 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   DraftsInFlight drafts_;
   bool was_reset_ = false;                 ///< since the last step was planned
   std::vector<DeviceTransfer> in_flight_;  ///< not reported
-  /// Those that wait, by rank and whether they are of a store.
+  /// Faults to come, by rank and whether they are a store's.
   std::map<std::pair<std::uint32_t, bool>, std::string> faults_;
-  std::set<std::string> failed_loads_;  ///< requests
+  std::set<std::string> failed_loads_;  ///< by request
   RankProgress progress_{config().ranks};
-  std::vector<bool> flushes_;          ///< of each planned step: whether it flushes anything
-  std::array<bool, 2> was_idle_ = {};  ///< store, load: nothing but the device ran since
+  std::vector<bool> flushes_;          ///< by planned step: whether it flushes any transfer
+  std::array<bool, 2> was_idle_ = {};  ///< store, load: since then only the device ran
 };
 
 }  // namespace

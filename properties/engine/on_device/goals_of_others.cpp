@@ -19,19 +19,19 @@ namespace {
 
 constexpr Goal kGoalsOfOthers[] = {
     {"prefix_hit", "a request began after tokens that it did not compute"},
-    {"run_ahead", "a step was executed while one before it was in flight"},
-    {"rank_ahead", "a rank executed a step when another one had not executed the one before"},
-    {"request_finished", "a request said all that it was asked for"},
-    {"preempted_alone", "a request was preempted under no connector while a step was in flight"},
+    {"run_ahead", "a step was executed while an earlier one was in flight"},
+    {"rank_ahead", "a rank executed a step when another rank had not executed the step before it"},
+    {"request_finished", "a request sampled all its tokens"},
+    {"preempted_alone", "a request was preempted without a connector while a step was in flight"},
     {"reset_while_running", "running requests were preempted by a reset, with a step in flight"},
     {"running_reset", "a reset preempted running requests while transfers were in flight"},
     {"drained_with_transfers", "the engine was drained while transfers were in flight"},
-    {"copied_by_simple", "a load of the simple connector was over on all ranks"},
-    {"stored_lazily", "a lazy store was over on a rank"},
-    {"late_rank", "a load of the simple connector was over on one rank, and not on all"},
+    {"copied_by_simple", "a load of the simple connector had ended on all ranks"},
+    {"stored_lazily", "a lazy store had ended on a rank"},
+    {"late_rank", "a load of the simple connector had ended on one rank, and not on all"},
     {"flushed_by_simple", "a preemption waited for transfers of the simple connector"},
     {"aborted_while_loading", "a request was ended from outside while a load was in flight"},
-    {"transfer_blocked", "a transfer ran that could not run before a forward had"},
+    {"transfer_blocked", "a transfer ran that had waited for a forward"},
     {"both_under_way", "transfers of both children were in flight on a rank"},
     {"loaded_by_each", "loads of both children were in flight"},
     {"store_fenced_for_the_other",
@@ -39,9 +39,9 @@ constexpr Goal kGoalsOfOthers[] = {
     {"drafts_rejected", "a draft was rejected while transfers were in flight"},
     {"drafts_rejected_beside_a_read",
      "a draft was rejected at a consumer while a read was under way"},
-    {"said_after_a_read", "a consumer sampled after KV that it had read from the producer"},
-    {"computed_after_a_failed_read", "a consumer computed a prompt that it had failed to read"},
-    {"stored_what_was_read", "a consumer's store took blocks that it had read from the producer"},
+    {"said_after_a_read", "a consumer sampled with KV that it had read from the producer"},
+    {"computed_after_a_failed_read", "a consumer computed a prompt whose read had failed"},
+    {"stored_what_was_read", "a consumer stored blocks that it had read from the producer"},
     {"copy_failed_beside_a_read",
      "a copy of the OffloadingConnector failed while a read was under way"},
     {"loaded_beside_a_read", "a consumer's load was in flight while a read was under way"},
@@ -138,7 +138,7 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
         }));
   }
 
-  /// rejects: whether the consumer's step that comes back has a draft that was rejected.
+  /// rejects: whether the consumer's step that comes back had a rejected draft.
   void count_of_pair(const Command& command, bool rejects) {
     if (has_ended(after())) {
       reads_.clear();
@@ -200,14 +200,14 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
     add("late_rank", has_simple_load && after().finished_recving.has_value() && !is_received);
   }
 
-  // Of a pair.
-  std::map<std::string, bool> reads_;  ///< that are over, by who reads: whether one of them failed
+  // For a pair.
+  std::map<std::string, bool> reads_;  ///< ended reads by request: whether one failed
   std::set<std::pair<std::uint32_t, std::uint32_t>> loads_;  ///< the consumer's: rank, job
 
   DraftsInFlight drafts_{setup().is_pair() ? EngineRole::kConsumer : EngineRole::kProducer};
   std::vector<DeviceTransfer> in_flight_;  ///< not reported
   RankProgress progress_{config().ranks};
-  bool was_idle_[2] = {};  ///< store, load: nothing but the device ran since
+  bool was_idle_[2] = {};  ///< store, load: since then only the device ran
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-/// What must hold of any engine over devices, whatever its connector is. The first rule is the
-/// oracle: what a request says is what it would have said without any cache.
+/// The rules for engines over devices with any connector. The first rule is the oracle: a request
+/// samples the tokens that it would sample without any cache.
 
 #include "properties/engine/rooms.h"
 
@@ -34,29 +34,27 @@
 namespace kvfence::engine::on_device {
 namespace {
 
-/// Every invariant: what the command line and the documentation list.
+/// Every invariant, for the command line and the documentation.
 constexpr Invariant kInvariants[] = {
     {"on_device.1", "tokens_as_without_cache",
-     "each output token is the one that the toy model gives for the tokens before it, on all "
-     "ranks, whichever engine of a pair says it"},
-    {"on_device.2", "nothing_races",
-     "accesses to the same bytes, of which one is a write, are ordered"},
-    {"on_device.3", "nothing_is_misused",
-     "no call is made that the runtime's documentation forbids"},
+     "each output token is the one that the toy model gives for the tokens before it, on all ranks "
+     "and on both engines of a pair"},
+    {"on_device.2", "nothing_races", "accesses to the same bytes are ordered if one is a write"},
+    {"on_device.3", "nothing_is_misused", "no call violates the runtime's documentation"},
     {"on_device.4", "each_transfer_is_reported_once",
-     "a rank has each submitted transfer in flight until it reports it, once: as failed if it met "
-     "a fault, but for one that is late, else as a success"},
+     "a rank has each submitted transfer in flight until it reports it once: as failed if it met a "
+     "fault other than a late end, else as a success"},
     {"on_device.5", "what_was_copied_is_there",
      "when a copy is reported as a success, each of its pages on that rank holds a whole block of "
-     "its request in the group; after a load, the one that belongs there; a copy of the simple "
-     "connector, which is for nobody, a whole block of anybody's"},
+     "its request in the group, after a load the one of that place; after a copy of the simple "
+     "connector, which has no request, a whole block of any request"},
     {"on_device.6", "a_report_names_what_ended",
-     "the ranks' report names the GPU blocks of loads that failed and no others, counts the ranks "
-     "on which a job ended or failed (rule offload_fences_reuse), and calls a load received when "
-     "all ranks have it; what a consumer reads over NIXL comes in addition"},
+     "the ranks' report names the GPU blocks of failed loads and no others, counts the ranks on "
+     "which a job ended or failed (rule offload_fences_reuse), and lists a load as received when "
+     "all ranks have it; a consumer's reads over NIXL come in addition"},
     {"on_device.7", "a_drained_engine_is_at_rest",
-     "after a drain no step, transfer or request is left, and no block is held, on the GPU, but "
-     "for another engine or by what it reads, or by the simple connector on the CPU"},
+     "after a drain no step, transfer or request is left; no GPU block is held, except for the "
+     "other engine or a read, and no CPU block of the simple connector"},
     {"on_device.8", "what_is_cached_is_there",
      "after a drain each GPU block and each CPU block of the simple connector with a key holds, on "
      "each rank, the KV of the tokens that the key names"},
@@ -64,7 +62,7 @@ constexpr Invariant kInvariants[] = {
 
 constexpr BrokenRuleOf<kInvariants> broken;
 
-/// Whether what is owed was reported, and nothing else, unless more may be.
+/// Whether the report has all of `owed`, and without has_more nothing else.
 template <class T>
 bool is_reported(const std::set<T>& owed, const std::set<T>& reported, bool has_more) {
   if (!has_more) return owed == reported;
@@ -76,7 +74,7 @@ bool begins_with(const KVPage& page, const std::vector<std::uint32_t>& symbols) 
          std::equal(symbols.begin(), symbols.end(), page.symbols.begin());
 }
 
-/// What the blocks hold that requests have filled, by key.
+/// The content of the blocks that requests have filled, by key.
 class BlockContents {
  public:
   explicit BlockContents(const EngineSetup& setup) : setup_(setup.scheduler().kv_cache) {}
@@ -100,7 +98,7 @@ class BlockContents {
     }
   }
 
-  /// Null: no request has shown such a block.
+  /// Null: no request has filled such a block.
   const std::vector<std::uint32_t>* find(const std::string& key) const {
     const auto found = symbols_.find(key);
     return found == symbols_.end() ? nullptr : &found->second;
@@ -164,7 +162,7 @@ class Invariants final : public Rules {
       if (failing && is_taken && role == asked) {
         engine.faults[{failing->rank, failing->stream == "store"}] = failing->fault != "late";
       }
-      // Another engine starts with empty devices.
+      // A new engine starts with empty devices.
       const bool was_drained = std::holds_alternative<Drain>(command) && is_taken && role == asked;
       const bool is_at_rest = was_drained || has_ended(observation);
       if (is_at_rest) engine = at_rest();
@@ -182,7 +180,7 @@ class Invariants final : public Rules {
  private:
   using Found = std::optional<Divergence>;
 
-  /// A transfer, and whether it met a fault of which it fails.
+  /// A transfer, and whether it met a fault that makes it fail.
   struct Submitted {
     DeviceTransfer transfer;
     bool fails = false;
@@ -191,12 +189,13 @@ class Invariants final : public Rules {
   struct Engine {
     RankProgress progress;
     std::vector<Submitted> in_flight;  ///< not reported, in order
-    /// Those that wait, by rank and whether they are of a store: whether a transfer fails of them.
+    /// Faults to come, by rank and whether they are a store's: whether they make a transfer fail.
     std::map<std::pair<std::uint32_t, bool>, bool> faults;
-    /// By the steps in flight for which a rank was polled, the oldest first.
+    /// By step in flight for which a rank was polled, oldest first.
     std::deque<std::vector<Submitted>> ended;
     std::map<std::string, std::uint32_t> num_on_ranks;  ///< by request: ranks that have its load
-    std::map<JobId, std::vector<std::string>> loads;  ///< of the simple connector, by event: whose
+    std::map<JobId, std::vector<std::string>>
+        loads;  ///< of the simple connector: requests by event
   };
 
   Engine at_rest() const {
@@ -205,7 +204,7 @@ class Invariants final : public Rules {
     return engine;
   }
 
-  /// What an engine shows. command: null, unless it was asked.
+  /// Checks one engine. command: null if it is for another one.
   std::optional<Divergence> check(Engine& engine, const Command* command,
                                   const EngineObservation& shown, const Observation& answer) {
     if (shown.load_event.has_value()) engine.loads[*shown.load_event] = *shown.load_requests;
@@ -213,7 +212,7 @@ class Invariants final : public Rules {
     if (*shown.num_misuses != 0) {
       return broken("nothing_is_misused", "num_misuses", 0U, *shown.num_misuses);
     }
-    // A fault is met by the next transfer of its rank and direction.
+    // The next transfer of its rank and direction meets a fault.
     for (const DeviceTransfer& transfer : shown.submitted.or_empty()) {
       const auto fault = engine.faults.extract({transfer.rank, transfer.store});
       engine.in_flight.push_back({transfer, fault && fault.mapped()});
@@ -275,7 +274,7 @@ class Invariants final : public Rules {
         const KVPages& shown = transfer.store ? *shown_state.cpu_kv : *shown_state.gpu_kv;
         const KVPage page = shown.find(transfer.rank, pages[at]);
         if (setup_.is_of_simple(transfer.job) && contents_.has_block_of(page)) continue;
-        // A store leaves out what is stored already, so that nothing is known of its later blocks.
+        // A store leaves out blocks that are stored already, so its later places are unknown.
         std::optional<std::uint32_t> place;
         if (!transfer.store) place = transfer.block_indices[group] + index;
         if (is_block_of(transfer.request, group, place, page)) continue;
@@ -286,8 +285,8 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  /// What the ranks' report of a step says of the transfers that have ended. What NIXL's reads add
-  /// to it is judged elsewhere (properties/engine/nixl).
+  /// Checks the ranks' report of a step for the transfers that ended. The rules of NIXL check the
+  /// reads' part of it (properties/engine/nixl).
   Found check_answer(Engine& engine, const std::vector<Submitted>& all_ended,
                      const Report& report) const {
     if (!setup_.has_workers()) return std::nullopt;
@@ -338,7 +337,7 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  /// The simple connector reports its events by their own numbers.
+  /// The simple connector reports events by its own numbers.
   JobId reported_number(JobId transfer) const {
     if (!setup_.is_of_simple(transfer)) return transfer;
     const JobId event = event_of(setup_.own_number(transfer));
@@ -351,7 +350,7 @@ class Invariants final : public Rules {
     std::vector<std::uint32_t> left = {*shown.num_steps_in_flight, *shown.num_transfers,
                                        shown.num_unfinished};
     std::vector<std::uint32_t> at_rest = {0, 0, 0};
-    // Null blocks are always held. Over NIXL blocks are held for the other engine, or its reads.
+    // Null blocks are always held. With NIXL blocks may be held for the other engine or its reads.
     if (!setup_.nixl || (shown.tables.has_value() && shown.tables->empty())) {
       left.push_back(shown.num_referenced_blocks);
       at_rest.push_back(1);
@@ -372,7 +371,7 @@ class Invariants final : public Rules {
     return check_cached(*shown.cpu.keys, *shown.cpu_kv, first_page, "cpu_kv");
   }
 
-  /// keys: by block, whose page has that number, counted from first_page.
+  /// keys: by block; the page of block n is first_page + n.
   Found check_cached(const KeyList& keys, const KVPages& pages, std::uint32_t first_page,
                      std::string_view member) const {
     for (std::uint32_t rank = 0; rank < setup_.num_ranks.front(); ++rank) {
@@ -389,8 +388,8 @@ class Invariants final : public Rules {
     return std::nullopt;
   }
 
-  /// Whether a page begins with the symbols of a whole block of the request in a group: the one at
-  /// that place of its table, or any.
+  /// Whether a page begins with the symbols of a whole block of the request in a group: the block
+  /// at that place of its table, or any block.
   bool is_block_of(const std::string& request, std::size_t group,
                    std::optional<std::uint32_t> place, const KVPage& page) const {
     const std::uint32_t block_size = setup_.scheduler().kv_cache.groups[group].block_size;

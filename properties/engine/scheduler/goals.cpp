@@ -1,5 +1,5 @@
-/// What a suite of scheduler runs has reached: a green suite in which nobody was ever preempted has
-/// shown nothing about preemption.
+/// The coverage goals of scheduler runs. A suite in which no request was preempted has not tested
+/// preemption.
 
 #include "properties/engine/rooms.h"
 
@@ -32,17 +32,18 @@ constexpr Goal kGoals[] = {
     {"two_steps_in_flight", "a step was planned before the one before it came back"},
     {"paused_new", "a request waited because new ones are paused"},
     {"paused_all", "a step was empty because all is paused"},
-    {"nothing_to_compute", "a running request was passed over: all it has is planned"},
-    {"outputs_planned", "a running request was passed over: its last output is planned"},
+    {"nothing_to_compute", "a running request was passed over, since all its tokens are planned"},
+    {"outputs_planned", "a running request was passed over, since its last output is planned"},
     {"model_length_cut", "max_model_len left a running request fewer tokens than it wanted"},
     {"drafts_sent", "a step had speculative tokens"},
     {"drafts_cut", "a step had fewer drafts than the request"},
     {"preempted_fcfs", "a request was preempted under fcfs"},
     {"preempted_priority", "a request was preempted under priority"},
-    {"victim_scheduled", "a victim had tokens of the same step, which went back to the budget"},
-    {"victim_shifts_loop", "a victim stood before the request at hand and had no tokens"},
-    {"self_victim", "nobody was left to be preempted"},
-    {"preempted_in_flight", "a victim had a step in flight"},
+    {"victim_scheduled", "a preempted request gave tokens of the same step back to the budget"},
+    {"victim_shifts_loop",
+     "a preempted request without tokens came before the one being scheduled"},
+    {"self_victim", "a request preempted itself, since no other was left"},
+    {"preempted_in_flight", "a preempted request had a step in flight"},
     {"resumed", "a preempted request ran again"},
     {"all_token_ids", "a running request had not been in the step before"},
     {"common_prefix", "several running requests share their first blocks"},
@@ -50,12 +51,12 @@ constexpr Goal kGoals[] = {
     {"hit_at_resume", "a resumed request found blocks"},
     {"priority_overtakes", "a request was admitted before an earlier one, by priority"},
     {"no_room_to_run", "admission ended at max_num_seqs"},
-    {"blocks_stop_admission", "admission ended for want of blocks"},
-    {"gate_stops_admission", "admission ended although a first part would have fit"},
+    {"blocks_stop_admission", "admission ended, since too few blocks were free"},
+    {"gate_stops_admission", "admission ended although a first part would have fitted"},
     {"budget_stops_admission", "admission ended at a prompt that may not be cut"},
     {"reserve_stops_admission", "a load waited for what prefills still need"},
     {"never_fits", "a request ended because it does not fit into the empty pool"},
-    {"grammar_skipped", "a request was passed over until its grammar is there"},
+    {"grammar_skipped", "a request was passed over until its grammar was compiled"},
     {"grammar_promoted", "a request went on with its grammar"},
     {"ask_again", "the connector wanted to be asked again"},
     {"sync_load", "tokens were loaded within a step"},
@@ -77,15 +78,15 @@ constexpr Goal kGoals[] = {
     {"stopped_by_model_length", "a request ended at max_model_len"},
     {"stopped_while_preempted", "a request ended by a step from before its preemption"},
     {"output_while_preempted", "a preempted request took a token"},
-    {"stale_output", "what came back for a request was dropped"},
-    {"output_of_finished", "a step came back for a request that had ended"},
+    {"stale_output", "a step's output for a request was dropped"},
+    {"output_of_finished", "the step of a request that had ended came back"},
     {"load_failed_partly", "some loaded blocks of a waiting request stayed valid"},
     {"load_failed_wholly", "no loaded block of a waiting request stayed valid"},
     {"load_failed_for_good", "a failed load ended a waiting request"},
     {"running_cut_back", "an invalid block cut a running request back"},
     {"running_failed_for_good", "an invalid block ended a running request"},
-    {"shared_block_kept", "an invalid block was an earlier request's to compute again"},
-    {"invalid_blocks_evicted", "a key of an invalid block went"},
+    {"shared_block_kept", "an earlier request computed a shared invalid block again"},
+    {"invalid_blocks_evicted", "a key of an invalid block was removed"},
     {"held", "the connector kept the blocks of a request that ended"},
     {"held_freed", "held blocks were freed by finished_sending"},
     {"aborted_load_freed", "the load of a request that had ended was over"},
@@ -97,7 +98,7 @@ constexpr Goal kGoals[] = {
     {"aborted_after_load", "a request was ended from outside between load and promotion"},
     {"aborted_while_held", "a held request was ended again"},
     {"drafts_taken", "a request took drafts"},
-    {"drafts_ignored", "a request took no drafts, since its prompt is under way"},
+    {"drafts_ignored", "a request took no drafts, since its prompt was not computed yet"},
     {"reset_done", "a reset took keys"},
     {"reset_refused", "a reset did not succeed"},
     {"running_reset", "a reset preempted running requests"},
@@ -120,13 +121,13 @@ const ConnectorCall* find_call(const Observation& observation, std::string_view 
   return at == calls.end() ? nullptr : &*at;
 }
 
-/// Tokens that the connector brings at an admission.
+/// Tokens that the connector loads for a request that is admitted.
 std::uint32_t num_external_tokens(const Observation& observation, const std::string& name) {
   const auto* call = find_call(observation, "update_state_after_alloc", name);
   return call ? call->num_tokens : 0;
 }
 
-/// Whether some key in the pool is that of a block of the prompt.
+/// Whether the pool has a key of one of the prompt's blocks.
 bool may_hit(const Observation& observation, const World& world, const std::string& name) {
   const Request* request = world.requests().find(name);
   const auto hashes = request->block_hashes(world.requests().config().hash_block_size);
@@ -139,7 +140,7 @@ bool may_hit(const Observation& observation, const World& world, const std::stri
   return false;
 }
 
-/// What each request of a step samples.
+/// The tokens that each request of a step samples.
 std::size_t num_sampled(const Update& update, const ScheduledRequest& scheduled) {
   if (const auto* sample = find_by(update.samples, &Sample::request, scheduled.request)) {
     return sample->tokens.size();
@@ -220,7 +221,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     in_flight_.push_back(scheduled);
   }
 
-  /// Whether a running request gets nothing, whatever the budget.
+  /// Whether a running request gets no tokens for any budget.
   bool is_passed_over(const RequestState& request) const {
     const AddRequest& added = added_.at(request.id);
     const std::uint64_t num_computed = request.num_computed_tokens;
@@ -254,8 +255,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  /// Whether the first victim had been looked at when it was preempted: nobody before it took a block
-  /// or was preempted, so that nobody before it asked for a victim, and a request after it ran.
+  /// Counts if the first victim had been visited when it was preempted: no request before it took a
+  /// block or was preempted, so none of them preempted it, and a request after it ran.
   void count_first_victim() {
     if (after().preempted->empty() || config_.mamba_split_block_size()) return;
     const std::string& victim = after().preempted->front();
@@ -303,7 +304,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  /// Free blocks that are enough for so many tokens of a request that holds none.
+  /// Free blocks that suffice for so many tokens of a request without blocks.
   std::uint64_t blocks_needed(std::uint64_t num_tokens) const {
     std::uint64_t num_blocks = 0;
     for (const KVCacheSpec& spec : config_.kv_cache.groups) {
@@ -314,8 +315,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     return num_blocks;
   }
 
-  /// Why the first of those that wait was not admitted, where that shows: a request that was looked
-  /// at before it was passed over for a reason of its own.
+  /// Counts why the first waiting request was not admitted, if observations show it: requests
+  /// visited before it were blocked for reasons of their own.
   void count_end_of_admission() {
     std::uint32_t num_left = config_.token_budget();
     for (const ScheduledRequest& each : *after().scheduled) num_left -= each.num_tokens;
@@ -355,7 +356,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  /// Those that waited for something of their own.
+  /// Counts requests that waited for a load or a grammar.
   void count_blocked() {
     for (const RequestState& now : *after().requests) {
       const RequestState* was = find_state(before(), now.id);
@@ -379,7 +380,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   void count_command(const Update& command) {
     if (in_flight_.empty()) return;
     const bool has_states = has_state(before()) && has_state(after());
-    // The step counts as in flight while its output is looked at.
+    // The step counts as in flight while its output is processed.
     for (const ScheduledRequest& scheduled : in_flight_.front()) {
       const std::size_t num_tokens = num_sampled(command, scheduled);
       if (!scheduled.spec_tokens.empty() && num_tokens > 0) count_drafts(scheduled, num_tokens);
@@ -435,7 +436,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const auto* table = find_by(*before().tables, &RequestBlocks::request, was.id);
       if ((!is_running && !loads(was)) || !table) continue;
       const std::uint32_t num_planned = num_tokens_in_flight(was.id);
-      // Steps from before a reset are not planned any more.
+      // Tokens of steps from before a reset no longer count as planned.
       if (num_planned > was.num_computed_tokens) continue;
       const std::uint32_t num_computed = was.num_computed_tokens - num_planned;
       const std::uint32_t num_blocks = kv_cache::blocks_for(num_computed, block_size);
@@ -474,7 +475,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  /// A request that ended and whose blocks stay.
+  /// Counts a request that ended and keeps its blocks.
   void count_finished(const RequestState& before) {
     const RequestState* now = find_state(after(), before.id);
     add("held", now && is_finished(now->status) && !is_finished(before.status) && !loads(before));
@@ -534,7 +535,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   using Step = std::vector<ScheduledRequest>;
 
-  /// Commands that lead nowhere by themselves.
+  /// Commands without goals of their own.
   template <class Other>
   void count_command(const Other&) {}
 
@@ -542,8 +543,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   PauseState pause_state_ = PauseState::kUnpaused;
   std::unordered_map<std::string, AddRequest> added_;
   std::deque<Step> in_flight_;      ///< oldest first
-  std::set<std::string> reported_;  ///< loading, and the load was reported finished
-  std::set<std::string> loaded_;    ///< whose tokens were loaded
+  std::set<std::string> reported_;  ///< still waiting, but the load was reported as finished
+  std::set<std::string> loaded_;    ///< requests whose tokens were loaded
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-/// What a suite of runs with a SimpleCPUOffloadConnector has reached: a green suite in which no hit
-/// was pinned has shown nothing about pins.
+/// The coverage goals of runs with a SimpleCPUOffloadConnector. A suite in which no hit was pinned
+/// has not tested pins.
 
 #include "properties/engine/rooms.h"
 
@@ -31,34 +31,34 @@ constexpr Goal kGoals[] = {
     {"load_after_hit", "a load began after blocks that the GPU still held"},
     {"load_of_preempted", "a preempted request was loaded"},
     {"load_of_several", "one event loads for several requests"},
-    {"loads_share_block", "one CPU block was loaded twice at a time"},
+    {"loads_share_block", "one CPU block was loaded twice at the same time"},
     {"several_groups_load", "a load brought blocks of several groups"},
     {"several_groups_load_after_hit",
      "a load of several groups began after blocks that the GPU still held"},
-    {"null_blocks_passed_over", "a load left out what a window does not need"},
+    {"null_blocks_passed_over", "a load left out blocks that a window does not need"},
     {"decoded_stored", "a block with decoded tokens was stored"},
     {"store_of_several", "one event stores blocks of several requests"},
     {"store_beside_load", "a step planned a load and a store"},
     {"store_evicts", "a store took the CPU block of another key"},
     {"store_cut_short", "a confirmed block was not stored, since no CPU block was free"},
     {"stored_twice", "a block was stored while its store was under way"},
-    {"key_stored_twice", "a key was stored twice at a time"},
+    {"key_stored_twice", "a key was stored twice at the same time"},
     {"store_outlives_request", "a block was being stored when its last request had gone"},
     {"pin_stays", "a hit stayed pinned after a step, since its request found no room"},
     {"pin_freed_by_abort", "a request was ended while its hit was pinned"},
-    {"flush", "a step with a victim waits for all copies"},
-    {"flush_ends_copies", "a flush ended a copy of a step before"},
+    {"flush", "a step that preempted a request waits for all copies"},
+    {"flush_ends_copies", "a flush ended a copy of an earlier step"},
     {"aborted_while_loading", "a request was ended from outside while it was loading"},
     {"aborted_load_freed", "the load of a request that had ended was over"},
     {"late_rank", "a store was reported by some ranks and not by all"},
-    {"cursor_forgotten", "lazy: the walk began anew, since its last block was in use"},
+    {"cursor_forgotten", "lazy: the walk restarted, since its last block was in use"},
     {"two_steps_in_flight", "a step was planned before the one before it came back"},
     {"reset_done", "a reset took keys of the GPU's cache"},
     {"reset_refused", "a reset did not succeed"},
     {"running_reset", "a reset preempted running requests while copies were under way"},
     {"drafts_rejected", "a draft was rejected while a copy was under way"},
     {"preempted_priority", "a request was preempted under priority"},
-    {"reset_of_connector", "the connector was to be reset, which it cannot"},
+    {"reset_of_connector", "a reset went to the connector, which cannot be reset"},
 };
 
 using detail::find_table;
@@ -68,7 +68,7 @@ bool has_cpu_key(const Observation& observation, const std::string& key) {
                              [&](const BlockHash& each) { return each == key; });
 }
 
-/// The place of a block in a table of the group; nothing if it stands nowhere there.
+/// The place of a block in a table of the group; nothing if it is not there.
 std::optional<std::uint32_t> place_of(const std::vector<BlockId>& table, BlockId block) {
   const auto at = std::ranges::find(table, block);
   if (at == table.end()) return std::nullopt;
@@ -194,7 +194,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("store_of_several", num_requests > 1);
   }
 
-  /// One group: what a step could store, and found no room for.
+  /// One group: counts blocks that a step could have stored, but for which no CPU block was free.
   void count_not_stored() {
     const bool has_room = *after().num_empty_cpu_blocks + *after().num_cached_cpu_blocks > 0;
     if (spec().lazy_offload || spec().kv_cache.groups.size() > 1 || has_room) return;
@@ -203,7 +203,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const RequestState* state = find_state(before(), each.request);
       const BlocksByGroup* table = find_table(*after().tables, each.request);
       if (!state || !table || !world().find(each.request)) continue;
-      // The block that the step before this one filled.
+      // The block that the previous step filled.
       const std::uint32_t num_full = state->num_computed_tokens / size;
       if (num_full == 0 || num_full > table->front().size()) continue;
       const BlockId block = table->front()[num_full - 1];

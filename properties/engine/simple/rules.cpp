@@ -1,6 +1,6 @@
-/// What must hold of one scheduler with its simple CPU offload connector, workers and copies,
-/// whatever any other implementation says and whichever release it follows. What holds in every
-/// assembly is in properties/engine/rules.cpp.
+/// The rules for one scheduler with its simple CPU offload connector, workers and copies. They hold
+/// for any implementation and release. The core rules, for every assembly, are in
+/// properties/engine/rules.cpp.
 
 #include "properties/engine/rooms.h"
 
@@ -34,39 +34,38 @@
 namespace kvfence::engine::simple {
 namespace {
 
-/// Every invariant: what the command line and the documentation list.
+/// Every invariant, for the command line and the documentation.
 constexpr Invariant kInvariants[] = {
     {"simple.1", "gpu_holds_are_explained",
      "a GPU block's ref_cnt is the number of its places in tables, in stores that are not "
      "completed and in loads that are not over"},
     {"simple.2", "cpu_holds_are_explained",
      "a CPU block's ref_cnt is the number of its places in stores that are not completed, in loads "
-     "that are not over and in pins, and a pin is of a request that is there"},
+     "that are not over and in pins, and every pin has an existing request"},
     {"simple.3", "cpu_numbers_add_up",
      "empty, cached and referenced CPU blocks are those of the pool, and its free queue holds the "
      "unreferenced ones, once each"},
     {"simple.4", "a_block_being_written_has_no_key",
-     "a CPU block of a store that is not completed carries no key"},
+     "a CPU block of a store that is not completed has no key"},
     {"simple.5", "what_is_held_keeps_its_key",
-     "a CPU block that is pinned or loaded carries a key, the same as before"},
+     "a CPU block that is pinned or loaded has a key, and keeps it"},
     {"simple.6", "a_cpu_block_holds_its_key",
      "a CPU block with a key holds on each rank the KV of the tokens that the key names"},
     {"simple.7", "copies_carry_what_they_name",
-     "a store copies blocks with keys, a load brings blocks with the keys of its requests' places "
-     "to the blocks there, and on each rank the source holds the KV of the tokens that its key "
-     "names"},
+     "a store copies blocks with keys, a load copies blocks to places of its requests that have "
+     "the same keys, and on each rank the source holds the KV of the tokens that its key names"},
     {"simple.8", "a_step_reads_its_own",
      "on each rank every token that a step attends to is that of its request, computed, loaded or "
      "shared by a common prefix"},
     {"simple.9", "no_reuse_under_a_copy",
-     "no block that a copy under way reads or writes is written by anyone else"},
+     "nothing else writes a block that a copy under way reads or writes"},
     {"simple.10", "workers_do_what_was_planned",
      "ranks copy what steps plan; a step that flushes leaves no copy of an earlier one under way; "
      "a rank reports a copy once, and not before it has ended"},
     {"simple.11", "a_reset_leaves_nothing",
-     "after a reset of the connector's cache that succeeded no CPU block carries a key"},
+     "after a successful reset of the connector's cache no CPU block has a key"},
     {"simple.12", "all_comes_to_an_end",
-     "who waits for a load has one, and what has ended on all ranks is reported"},
+     "a request that waits for a load has one, and a copy that has ended on all ranks is reported"},
 };
 
 using Rule = NamedPlace<kInvariants>;
@@ -75,17 +74,17 @@ constexpr BrokenRuleOf<kInvariants> broken;
 using kvfence::detail::element;
 using kvfence::detail::find_table;
 
-/// Updates with nothing under way, after which nothing waits for a report.
+/// After so many updates with nothing under way all ends are reported.
 constexpr std::uint32_t kQuietUpdatesMax = 3;
 
-/// What a step plans to copy in one direction.
+/// A step's planned copies in one direction.
 struct Event : PlannedCopy {
   Event(JobId number, bool of_store) {
     serial = 2 * std::uint64_t{number} + (of_store ? 1 : 0);
     job = number;
     is_store = of_store;
   }
-  std::set<std::string> requests;  ///< of a load: for whom, not reported
+  std::set<std::string> requests;  ///< of a load: requests, until they are reported
   std::uint32_t num_reports = 0;   ///< of a store: ranks that reported it
 
   std::pair<bool, JobId> id() const { return {is_store, job}; }
@@ -97,13 +96,13 @@ struct PlannedStep : StepOnBlocks {
   bool need_flush = false;
 };
 
-/// A value: copyable.
+/// Copyable.
 class Copies : public RankMemory {
  public:
   explicit Copies(const SimpleCPUOffloadSpec& spec)
       : RankMemory(kWords, spec.kv_cache, spec.num_workers, spec.num_cpu_blocks, 1) {}
 
-  /// The oldest step on all ranks. Nothing, or the first rule that it breaks.
+  /// Runs the oldest step on all ranks. Returns: the first broken rule, if any.
   std::optional<Broken> run(const PlannedStep& step, const Sequences& sequences) {
     for (std::size_t index = 0; index < ranks_.size(); ++index) {
       Rank& rank = ranks_[index];
@@ -117,7 +116,7 @@ class Copies : public RankMemory {
     return std::nullopt;
   }
 
-  /// The oldest copy of that direction on the rank ends. False: there is none.
+  /// Ends the oldest copy of that direction on the rank. False: there is none.
   bool end_oldest(std::uint32_t rank, bool is_store) {
     if (rank >= ranks_.size()) return false;
     std::vector<PlannedCopy>& copies = ranks_[rank].copies;
@@ -156,8 +155,8 @@ class Copies : public RankMemory {
   std::map<std::uint64_t, std::uint32_t> num_ranks_ended_;  ///< by serial number
 };
 
-/// The model goes by commands and answers. What needs the state is held against each observation
-/// that has it; simple.5 compares with the command before.
+/// The model follows commands and answers. Rules that need the state are checked on each
+/// observation that has it; simple.5 compares it with the previous observation.
 class Invariants final : public Rules {
  public:
   explicit Invariants(const EngineSetup& setup) : setup_(setup), copies_(*setup.simple) {}
@@ -179,14 +178,14 @@ class Invariants final : public Rules {
 
   // ---- The model ----
 
-  /// Empty for a block that is not full.
+  /// Empty if the block is not full.
   std::string key(const Request& request, GroupId group, std::size_t place) const {
     const BlockHashListView hashes = request.block_hashes(groups()[group].block_size);
     if (place >= hashes.size()) return {};
     return make_block_hash_with_group_id(hashes[place], group);
   }
 
-  /// Tokens of a request, and the keys of the blocks that they complete.
+  /// Adds tokens to a request, and the keys of the blocks that they complete.
   void append(const std::string& name, const std::vector<TokenId>& tokens) {
     Request& request = requests_.at(name);
     Prefixes& prefixes = sequences_.at(name);
@@ -219,7 +218,7 @@ class Invariants final : public Rules {
       if (advance->progress == TransferProgress::kFinished &&
           !copies_.end_oldest(advance->rank, advance->store)) {
         return broken("workers_do_what_was_planned", "copies", "none of that direction",
-                      "one that nobody planned");
+                      "one that was not planned");
       }
     } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
       const bool claims = reset->reset_connector && *observation.success;
@@ -237,7 +236,7 @@ class Invariants final : public Rules {
     engine::take_in_step(observation, setup_.scheduler(), tables_, step);
     std::erase_if(step.runs, [&](const Run& run) { return !requests_.contains(run.request); });
     step.need_flush = *observation.need_flush;
-    // A victim may have got them in this step.
+    // A preempted request may have got them in this step.
     if (!step.victims.empty()) {
       step.lost = blocks_of_nobody(observation, spec().kv_cache.pool.num_gpu_blocks);
     }
@@ -273,7 +272,7 @@ class Invariants final : public Rules {
     const bool is_quiet = copies_.is_idle() && in_flight_.empty();
     num_quiet_updates_ = is_quiet ? num_quiet_updates_ + 1 : 0;
     if (num_quiet_updates_ < kQuietUpdatesMax || events_.empty()) return std::nullopt;
-    return broken("all_comes_to_an_end", "completed_jobs", "what has ended",
+    return broken("all_comes_to_an_end", "completed_jobs", "copies that have ended",
                   "nothing of event " + std::to_string(events_.begin()->second.job));
   }
 
@@ -337,7 +336,7 @@ class Invariants final : public Rules {
       part.content = content_of((*observation.cpu.keys)[part.place]);
       if (is_loaded_to_its_place(part, load, observation)) continue;
       return broken("copies_carry_what_they_name", element("load_gpu_blocks", at),
-                    "a place with the key of what is loaded", std::to_string(part.block));
+                    "a place with the key of the loaded block", std::to_string(part.block));
     }
     events_.insert_or_assign(load.id(), load);
     step.events.push_back(std::move(load));
@@ -414,8 +413,7 @@ class Invariants final : public Rules {
                               [&](const RequestState& state) { return state.id == pin.request; }) &&
           std::ranges::all_of(pin.cpu_blocks, [&](BlockId block) { return block < cpu.size(); });
       if (is_there) continue;
-      return broken("cpu_holds_are_explained", "pins", "blocks for requests that are there",
-                    pin.request);
+      return broken("cpu_holds_are_explained", "pins", "blocks for known requests", pin.request);
     }
     if (*observation.ref_cnts != gpu) {
       return broken("gpu_holds_are_explained", "ref_cnts", gpu, *observation.ref_cnts);
@@ -447,7 +445,7 @@ class Invariants final : public Rules {
     return broken_rule(rule, "num_empty_cpu_blocks, cached, referenced", expected, actual);
   }
 
-  /// Of blocks that are written, and of those that are read or will be.
+  /// Checks the keys of blocks that are written, and of blocks that are read or will be.
   Found check_keys(const Observation& observation) const {
     const KeyList& keys = *observation.cpu.keys;
     const auto check_held = [&](BlockId block) -> Found {
@@ -455,7 +453,7 @@ class Invariants final : public Rules {
           !before_ || !before_->cpu.keys.has_value() || (*before_->cpu.keys)[block] == keys[block];
       if (!keys[block].empty() && is_kept) return std::nullopt;
       return broken("what_is_held_keeps_its_key", element("cpu_keys", block),
-                    "the key that it had, for it is held", "none or another one");
+                    "its previous key, since it is held", "none or another one");
     };
     for (const auto& [id, event] : events_) {
       for (const CopyPart& part : event.parts) {
@@ -502,17 +500,17 @@ class Invariants final : public Rules {
 
   EngineSetup setup_;
   Copies copies_;
-  // Of requests from their adding on; those of one that is gone are kept, since steps may still run
-  // it.
+  // For all added requests, also those that are gone: steps in flight may still run them.
   std::map<std::string, Request> requests_;
   Sequences sequences_;
   WorkerTables tables_;
   std::map<std::string, Content> contents_;  ///< by key
   std::deque<PlannedStep> in_flight_;
-  std::map<std::pair<bool, JobId>, Event> events_;  ///< by id: stores not completed, loads not over
-  std::set<std::string> have_loads_;                ///< requests that did not run since their load
-  std::uint32_t num_quiet_updates_ = 0;             ///< in a row: no copy and no step is under way
-  const Observation* before_ = nullptr;  ///< of the check at hand: the command before; may be null
+  std::map<std::pair<bool, JobId>, Event>
+      events_;                           ///< by id: stores not completed, loads not ended
+  std::set<std::string> have_loads_;     ///< requests that did not run since their load
+  std::uint32_t num_quiet_updates_ = 0;  ///< in a row: no copy and no step is under way
+  const Observation* before_ = nullptr;  ///< for the current check; null at the first command
 };
 
 }  // namespace
