@@ -32,14 +32,14 @@ std::size_t assembly_of(const Setup& setup) {
 
 const Checks& checks_at(std::size_t assembly) { return checks_of(static_cast<Assembly>(assembly)); }
 
-/// Where commands can be refused with a code that other assemblies never see. A code that does not
-/// stand here can be met in each assembly whose commands are drawn badly, too.
+/// The assemblies in which alone a command can be refused with a code. A code that is not listed
+/// can occur in every assembly that also draws bad commands.
 struct OnlyIn {
   ErrorCode code;
   std::initializer_list<Assembly> assemblies;
 };
 const OnlyIn kOnlyIn[] = {
-    // A report stands in the update, and is checked, where the connector is the scripted one.
+    // With the scripted connector the update command has the report, and it is checked.
     {ErrorCode::kUnknownBlock, {Assembly::kScheduler}},
     {ErrorCode::kSingleGroupOnly, {Assembly::kScheduler}},
     {ErrorCode::kNotLoading, {Assembly::kScheduler}},
@@ -54,9 +54,9 @@ const OnlyIn kOnlyIn[] = {
       Assembly::kPrefillDecode}},
 };
 
-/// Whether a suite of an assembly has to reach a refusal with the code.
+/// Whether the suite of an assembly must contain a refusal with the code.
 bool is_met(Assembly assembly, ErrorCode code) {
-  // Rooms of the connectors, and of one on a device, reach them.
+  // The suites of the other connectors' assemblies contain them.
   if (assembly == Assembly::kMulti || assembly == Assembly::kOnDevice) return false;
   for (const OnlyIn& only : kOnlyIn) {
     if (only.code != code) continue;
@@ -69,7 +69,7 @@ bool is_met(Assembly assembly, ErrorCode code) {
 struct Room {
   Config (*draw_config)(Choices& choices);
   GoalSuite (*goals)();
-  // Null: the core rules are all that it needs.
+  // Null: it has the core rules only.
   std::span<const Invariant> (*invariants)() = nullptr;
   std::unique_ptr<engine::Rules> (*make_rules)(const EngineSetup& setup) = nullptr;
 };
@@ -99,7 +99,7 @@ const Room kRooms[] = {
 };
 static_assert(std::size(kRooms) == kNumAssemblies);
 
-/// The core rules where they are wanted, then those of the room.
+/// The core rules if asked for, then those of the room.
 class RulesOfEngine final : public engine::Rules {
  public:
   RulesOfEngine(const EngineSetup& setup, bool has_core) {
@@ -131,13 +131,13 @@ void add_rules(Checks& checks, std::span<const Invariant> rules) {
   }
 }
 
-/// Draws what the configuration needs, whatever its assembly.
+/// Draws for a configuration of any assembly.
 std::unique_ptr<Generator> make_generator(const Setup& setup, Choices& choices) {
   const auto& config = setup.config().as<engine::Config>();
   return engine::make_generator(config, choices, engine::draws_of(config, choices));
 }
 
-/// The checks of an assembly, with the core rules or with those of its room alone.
+/// The checks of an assembly, with the core rules or with only those of its room.
 template <bool has_core>
 Checks make_room(Assembly assembly) {
   const Room& room = kRooms[static_cast<std::size_t>(assembly)];
@@ -189,7 +189,7 @@ class CountsOfAssemblies final : public GoalCounts {
   bool could_reach(std::size_t goal) const override { return counts_[find(goal)] != nullptr; }
 
  private:
-  /// The assembly of a goal, which gets its place there.
+  /// The assembly of a goal; `goal` becomes its index there.
   static std::size_t find(std::size_t& goal) {
     std::size_t assembly = 0;
     while (goal >= checks_at(assembly).goals.size()) goal -= checks_at(assembly++).goals.size();

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The checks of target engine: those of its assemblies, each of which has a room of its own.
+/// The checks of target engine: those of its assemblies. Each assembly has its own room.
 
 #include <string_view>
 
@@ -9,14 +9,14 @@
 
 namespace kvfence {
 
-/// Draws from all assemblies; what a run is held against follows from its configuration. Goals are
-/// named `assembly.goal`, and count where a run of the assembly was made.
+/// Draws from all assemblies; the configuration of a run decides which rules check it. Goals are
+/// named `assembly.goal`; they count runs of that assembly.
 const Checks& engine_checks();
 
-/// The checks of one assembly alone, whose goals have no prefix.
+/// The checks of one assembly only. Its goals have no prefix.
 const Checks& checks_of(engine::Assembly assembly);
 
-/// The same with no rules but those that its room adds to the core rules.
+/// The same without the core rules: only those that its room adds.
 const Checks& room_checks(engine::Assembly assembly);
 
 }  // namespace kvfence

@@ -1,5 +1,5 @@
-/// Drafts for whom has sampled, where the scheduler does not plan with their places before they are
-/// there.
+/// Draws drafts for requests that have sampled, in configurations whose scheduler does not plan
+/// places for drafts before they exist.
 
 #include <cstdint>
 #include <memory>
@@ -80,8 +80,8 @@ class DraftDraws final : public Draws {
   const std::uint32_t num_drafts_;
   const bool are_told_;
   std::vector<std::uint32_t> windows_;
-  std::optional<on_device::TokenOracle> on_device_;  ///< what requests have said
-  /// For who sampled in the last update, and has no drafts yet.
+  std::optional<on_device::TokenOracle> on_device_;  ///< knows the requests' tokens
+  /// For a request that sampled in the last update and has no drafts yet.
   std::vector<UpdateDraftTokenIds> to_draft_;
 };
 
@@ -92,7 +92,7 @@ void draw_drafts(Choices& choices, Config& config) {
     config.num_speculative_tokens = 1 + choices.below(3);
     config.draft_model = !config.use_eagle && choices.once_in(2);
   }
-  // Drafts that are not there yet cannot be planned with.
+  // Drafts that do not exist yet cannot be planned.
   if (config.num_speculative_tokens > 0 && !config.async_scheduling) {
     config.max_concurrent_batches = 1;
   }

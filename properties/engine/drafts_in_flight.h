@@ -1,6 +1,6 @@
 #pragma once
 
-/// Drafts of the steps in flight of an engine, for goals.
+/// The drafts of an engine's steps in flight, for goals.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,8 +18,8 @@ class DraftsInFlight {
  public:
   explicit DraftsInFlight(EngineRole role = EngineRole::kProducer) : role_(role) {}
 
-  /// Takes an accepted command in. Whether it brings a step of this engine back in which a draft
-  /// was rejected.
+  /// Takes in an accepted command. Returns: whether it completes a step of this engine in which a
+  /// draft was rejected.
   bool rejects(const Command& command, const Observation& answer) {
     const auto* const drained = std::get_if<Drain>(&command);
     if (has_ended(answer) || (drained && drained->engine == role_)) steps_.clear();

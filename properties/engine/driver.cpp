@@ -49,8 +49,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   std::string name() const override { return name_; }
 
   std::optional<ImplementationFailure> start(const Config& config, const Setup& setup) override {
-    // Forwards of devices run with the old configuration, at their end at the latest; tiers go
-    // before their slots do; copies of a connector see the storage that they were made with.
+    // Forwards of a device run with the old configuration, at the latest in its destructor. Tiers
+    // are destroyed before their slots. A connector's copies use the storage that they were made
+    // with.
     forget_engines();
     for (Around& around : around_) around.scripted->calls.clear();
     setup_ = setup;
@@ -90,9 +91,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
  private:
   using Kind = engine::ConnectorKind;
 
-  /// What surrounds the connectors of an engine, and outlives it.
+  /// The environment of an engine's connectors. It outlives the engine.
   struct Around {
-    // Before the ranks, at whose end forwards may still run.
+    // Outlives the ranks: their destructors may still run forwards.
     engine::on_device::Facet device;
     engine::offloading::Facet offloading;
     engine::simple::Facet simple;
@@ -100,7 +101,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
     void add_to(StateHash& hash) const {
       hash.add_all(device, offloading);
-      // Calls that no answer has shown: those of the start, which the configuration decides.
+      // Calls that no answer has shown yet are those of the start, which the configuration decides.
       hash.add(scripted->calls.size());
     }
   };
@@ -112,7 +113,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     std::vector<EngineRank> ranks;
     std::unique_ptr<KVOutputAggregator> aggregator;
     std::list<PlannedStep> in_flight;  ///< oldest first
-    std::list<PlannedStep> spare;      ///< that are over
+    std::list<PlannedStep> spare;      ///< steps that came back, for reuse
 
     void add_to(StateHash& hash) const {
       hash.add_kept(observer);
@@ -121,9 +122,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
   };
 
-  // ---- Engines, which can end ----
+  // ---- Start and end of engines ----
 
-  /// Whether a half fails to shut down changes nothing any more.
+  /// Ignores failures of shutdown: the halves are destroyed next.
   void forget_engines() {
     for (Engine& engine : engines_) {
       for (const EngineRank& rank : engine.ranks) {
@@ -136,7 +137,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     engines_.clear();
   }
 
-  /// As upstream does where it raises: what the command had answered so far is lost.
+  /// As upstream does when it raises: the command's answers so far are lost.
   void end_engine(ErrorCode code) {
     empty(observed());
     observed().error = ErrorCode::kNone;
@@ -235,8 +236,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return {"found " + found + ", expected " + expected, ImplementationFailure::Kind::kUnsupported};
   }
 
-  /// A library may do without several groups of layers. kvfence's own sides may not: another
-  /// configuration would be drawn, and the difference would go unseen.
+  /// A library need not support several groups of layers. kvfence's own sides must: refusing would
+  /// draw another configuration and hide the difference.
   ImplementationFailure without_hma() const {
     ImplementationFailure failure = unsupported("a connector with supports_hma() false",
                                                 "true, since there are several groups of layers");
@@ -244,8 +245,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return failure;
   }
 
-  /// Of an engine that would have no connector of a library that is to be judged. The other
-  /// children of a MultiConnector are kvfence's.
+  /// Refuses an engine that would have no connector of the library under test. The other children
+  /// of a MultiConnector are kvfence's.
   std::optional<ImplementationFailure> refuse_other_kinds() {
     const std::vector<std::string>& judged = parts_.judged_kinds;
     if (judged.empty() || is_multi()) return std::nullopt;
@@ -261,7 +262,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return {record.hma, record.cross_layers, record.handshake, record.shutdown_fails};
   }
 
-  /// Null where its class shows less than is compared.
+  /// Null if its class shows less than is compared.
   template <class Shown>
   static std::unique_ptr<KVConnector> that_shows(std::unique_ptr<KVConnector> made) {
     return dynamic_cast<const Shown*>(made.get()) ? std::move(made) : nullptr;
@@ -285,7 +286,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return parts_.make_consumer(*setup_.nixl);
   }
 
-  /// With its KV caches. False: there is no half.
+  /// Registers the KV caches too. False: there is no half.
   bool add_ranks(Engine& engine, std::uint32_t num_ranks) {
     for (std::uint32_t number = 0; number < num_ranks; ++number) {
       if (!add_rank(engine, number)) return false;
@@ -491,10 +492,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     const bool is_consumer = command.engine == EngineRole::kConsumer;
     if (!has_engine(command.engine)) return ErrorCode::kNotInConfig;
     if (command.do_remote_decode && (!setup_.nixl || is_consumer)) return ErrorCode::kNotInConfig;
-    // Files are named after tokens alone: a request with a salt would get the KV of another.
+    // Files are named after tokens only: a request with a salt would get the KV of another one.
     if (setup_.files && (command.cache_salt || command.lora_name)) return ErrorCode::kNotInConfig;
     if (!may_look_up(command)) return ErrorCode::kNotInConfig;
-    // A token later its window has moved on.
+    // Its window moves with the next token.
     if (command.do_remote_decode && has_window(groups()) && command.max_tokens != 1) {
       return ErrorCode::kNotInConfig;
     }
@@ -526,8 +527,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (!setup_.nixl || !may_look_up(command)) return ErrorCode::kNotInConfig;
     if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
     if (!is_new(command.id)) return ErrorCode::kAlreadyDeclared;
-    const KVTransferParams* const told = nixl_.finished_prefill(command.request);
-    if (!told) return ErrorCode::kNotFinished;
+    const KVTransferParams* const prefill = nixl_.finished_prefill(command.request);
+    if (!prefill) return ErrorCode::kNotFinished;
     NewRequest request;
     request.id = command.id;
     request.spec = world_->requests().find(command.request)->spec();
@@ -535,17 +536,17 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     request.priority = command.priority;
     request.arrival_time = command.arrival_time;
     request.skip_reading_prefix_cache = command.skip_reading_prefix_cache;
-    request.kv_transfer_params = *told;
+    request.kv_transfer_params = *prefill;
     Engine& consumer = engine_of(EngineRole::kConsumer);
     const ErrorCode error = add(consumer, request);
     if (error != ErrorCode::kNone) return error;
-    // Its reader's notice would end the read of a second one.
+    // The first reader's notice would end the read of a second one.
     if (!reports_failed_reads(groups())) nixl_.forget_prefill(command.request);
     if (setup_.device) device_of(consumer).add(command.id, request.spec);
     return error;
   }
 
-  /// After those in flight, with the storage of one that is over.
+  /// Appended to those in flight; reuses the storage of one that came back.
   static PlannedStep& new_step(Engine& engine) {
     if (engine.spare.empty()) return engine.in_flight.emplace_back();
     engine.in_flight.splice(engine.in_flight.end(), engine.spare, engine.spare.begin());
@@ -596,7 +597,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     }
   }
 
-  /// The tokens of the step as they are known when it is planned.
+  /// The tokens of the step that are known when it is planned.
   static void plan_computed(const Engine& engine, const engine::EngineObservation& shown,
                             PlannedStep& step) {
     for (std::size_t k = 0; k < step.output.scheduled.size(); ++k) {
@@ -630,11 +631,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
                                 runner_output_.sampled_token_ids)) {
       return ErrorCode::kWrongTokenCount;
     }
-    if (!setup_.has_workers()) return update_as_told(command, engine);
+    if (!setup_.has_workers()) return update_as_commanded(command, engine);
     if (!samples_fit(step.output)) return ErrorCode::kWrongTokenCount;
     const ErrorCode reported = take_reports(command, engine);
     if (reported != ErrorCode::kNone) return reported;
-    // Nothing refuses the step any more: what the workers do stays done.
+    // From here on the step cannot be refused: the workers' effects stay.
     run_on_all_ranks(engine, step);
     if (setup_.files) {
       files_.observe_report(observed().of(engine.role));
@@ -682,8 +683,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return ErrorCode::kNone;
   }
 
-  /// Upstream counts who reports, whoever loads: it goes on over what is half loaded, and trips
-  /// later.
+  /// Upstream counts reports without checking who loads: it continues with half-loaded blocks, and
+  /// its assertions fail later.
   void check_received(const engine::Update& command, Engine& engine) {
     for (const engine::multi::ChildReport& each : command.reports) {
       const std::set<std::string> names(each.recving.begin(), each.recving.end());
@@ -717,7 +718,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       const std::size_t most = scheduled.samples ? 1 + scheduled.num_spec_tokens : 0;
       if (num_sampled > most || (scheduled.samples && num_sampled == 0)) return false;
       if (!setup_.files || num_sampled < 2) continue;
-      // What the step has computed of an accepted draft is of that token.
+      // The step has computed an accepted draft as that token.
       const auto drafts = output.spec_token_ids[k].first(num_sampled - 1);
       const auto sampled = runner_output_.sampled_token_ids[k].first(num_sampled - 1);
       if (!std::ranges::equal(drafts, sampled)) return false;
@@ -726,7 +727,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   }
 
   /// Without workers the command has the report.
-  ErrorCode update_as_told(const engine::Update& command, Engine& engine) {
+  ErrorCode update_as_commanded(const engine::Update& command, Engine& engine) {
     KVConnectorOutput report;
     report.finished_recving =
         SchedulerObserver::indices_of(*engine.scheduler, *world_, command.finished_recving);
@@ -736,7 +737,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return take_in(engine, engine.in_flight.front(), report);
   }
 
-  /// What a report may hold before a worker replaces it.
+  /// The content of a report before a worker overwrites it.
   static const KVConnectorWorkerOutput& report_of_others() {
     static const std::vector<TransferOperations> stats = {{"of others", {{1, 1e-6}}}};
     static const KVConnectorWorkerOutput report = {
@@ -749,7 +750,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return report;
   }
 
-  /// The first file that fails ends it.
+  /// The first file that fails ends the run.
   void run_on_all_ranks(Engine& engine, PlannedStep& step) {
     if (setup_.files) files_.report().clear();
     const KVConnectorMetadata& metadata = metadata_of(step);
@@ -805,12 +806,13 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     return error;
   }
 
-  /// The oldest step, with runner_output_.
+  /// Completes the oldest step with runner_output_.
   ErrorCode take_in(Engine& engine, const PlannedStep& step, const KVConnectorOutput& report) {
     runner_output_.kv_connector_output = report.empty() ? nullptr : &report;
     const ErrorCode error =
         engine.scheduler->update_from_output(step.output, runner_output_, outputs_);
-    // Upstream asserts what the scheduler refuses of reports, and children together report such.
+    // Upstream has assertions where the scheduler refuses a report; the children's joint report can
+    // fail them.
     if (is_multi() && error != ErrorCode::kNone) throw EngineEnded{error};
     if (error != ErrorCode::kNone) return error;
     engine.spare.splice(engine.spare.end(), engine.in_flight, engine.in_flight.begin());
@@ -824,7 +826,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
 
   ErrorCode run(const engine::UpdateDraftTokenIds& command) {
     if (!world_->find(command.request)) return ErrorCode::kUnknownRequest;
-    // A window would move on as drafts are accepted.
+    // The window would move when drafts are accepted.
     if (setup_.nixl && command.engine == EngineRole::kProducer && has_window(groups())) {
       return ErrorCode::kNotInConfig;
     }
@@ -958,7 +960,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     engine.scheduler->finish_all_requests(RequestStatus::kFinishedAborted);
     ErrorCode error = ErrorCode::kNone;
     for (std::uint32_t step = 0; step < engine::kNumDrainSteps; ++step) {
-      // Refused where so many steps are in flight that they have to be taken in first.
+      // Refused while too many steps are in flight: they have to come back first.
       static_cast<void>(run(engine::Schedule{engine.role}));
       while (!engine.in_flight.empty() && error == ErrorCode::kNone) {
         static_cast<void>(dispatch(engine::Execute{engine.role}));
@@ -971,7 +973,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       if (error != ErrorCode::kNone || is_at_rest(engine)) break;
     }
     engine::on_device::Facet::end_drain(engine.ranks);
-    // The answers of the steps are not those of the command.
+    // The command does not answer what its steps answered.
     empty(observed());
     return error;
   }
@@ -1084,8 +1086,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     for (const ExtraAsyncSaves& each : extra_saves_) all.push_back({each, rank});
   }
 
-  /// What scripted children were called at the start stands with the first command that is not
-  /// refused: a refusal changes nothing.
+  /// The first command that is not refused shows the scripted children's calls at the start: a
+  /// refusal changes nothing.
   void observe_connector_calls(Engine& engine, engine::EngineObservation& shown) {
     if (is_multi() && observed().error != ErrorCode::kNone) return;
     std::vector<ConnectorCall>& calls = shown.connector_calls.emplace();
@@ -1112,7 +1114,8 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   ::kvfence::ModelRunnerOutput runner_output_;
   EngineCoreOutputs outputs_;
   std::vector<KVConnectorWorkerOutput> worker_outputs_;
-  std::set<std::pair<std::string, std::uint32_t>> received_;  ///< of loads under way: on which rank
+  std::set<std::pair<std::string, std::uint32_t>>
+      received_;  ///< of loads under way: request and rank
   std::vector<ExtraAsyncSaves> extra_saves_;
 };
 

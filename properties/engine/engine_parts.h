@@ -1,6 +1,6 @@
 #pragma once
 
-/// What an engine is put together from: the place where a planted variant gets its bug.
+/// The parts that an engine is made of. A planted variant replaces them by parts with a bug.
 
 #include <cstdint>
 #include <functional>
@@ -23,25 +23,25 @@
 
 namespace kvfence {
 
-/// Of the statistics of transfers (properties/engine/offloading/stat_loggers.h).
+/// For the statistics of transfers (properties/engine/offloading/stat_loggers.h).
 class StatLoggers;
 
-/// Makes the parts of an engine. What a configuration does not name is not asked for.
+/// Makes the parts of an engine. Only parts that the configuration names are made.
 struct EngineParts : KVConnectorFactories {
   std::function<std::unique_ptr<Scheduler>(const SchedulerConfig& config,
                                            KVConnectorHandle connector)>
       make_scheduler;
 
-  /// Where a library's connectors are to be judged: the kinds that it has. An engine with none of
-  /// them is refused, unless it has a MultiConnector.
+  /// To test a library's connectors: the kinds that it has. An engine with none of them is refused,
+  /// unless it has a MultiConnector.
   std::vector<std::string> judged_kinds;
 
-  /// Over which connectors of kind files are: in what the ExampleConnector keeps its files. Made
-  /// first, and empty; outlives all others, whose halves see it as it is. An engine that starts anew
-  /// has new halves over the same.
+  /// The storage of connectors of kind files: the ExampleConnector keeps its files there. It is
+  /// made first, is empty, and outlives all other parts. A restarted engine has new halves over the
+  /// same storage.
   std::function<std::unique_ptr<StorageWorld>(const SynchronousConnectorSpec& spec)> make_storage;
 
-  /// The MultiConnector over connectors that were made.
+  /// The MultiConnector over the given connectors.
   std::function<std::unique_ptr<KVConnector>(const Rules& rules,
                                              std::vector<KVConnectorHandle> children)>
       make_multi;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// A fair run: commands of which none asks for anything new, takes anything away or fails. Steps
-/// are planned and come back, and what is under way beside them ends well.
+/// A fair run: no command asks for anything new, takes anything away or fails. Steps are planned
+/// and come back, and all other work under way ends with success.
 
 #include <cstdint>
 
@@ -9,10 +9,10 @@
 
 namespace kvfence::engine {
 
-/// Whether a run goes on with a command that was accepted, and showed this.
+/// Whether an accepted command with this observation continues a fair run.
 bool goes_on(const Command& command, const Observation& shown);
 
-/// How often the command has connectors and tiers put requests off.
+/// How often the command makes connectors and tiers put requests off.
 std::uint64_t num_times_put_off(const Command& command);
 
 /// Whether copies, reads, notices or tiers' jobs of an engine have not been reported yet.

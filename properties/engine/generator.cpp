@@ -24,7 +24,7 @@
 namespace kvfence::engine {
 namespace {
 
-/// Six groups and more.
+/// For six groups and more.
 constexpr std::uint32_t kManyGroupsOnceIn = 16;
 /// One group in so many has larger blocks than its kind.
 constexpr std::uint32_t kLargeBlocksOnceIn = 16;
@@ -36,8 +36,8 @@ const LeftOut kOneTokenLoaded(
     "is looked up anew, and waits for ever",
     "engine/offloading/left_out/a_prompt_of_one_token.kvs");
 
-/// The same for whoever prefills and decodes: two or more requests fill the smaller GPU pool
-/// together, and few do so alone.
+/// The same for producer and consumer: two or more requests together fill the smaller GPU pool, and
+/// few fill it alone.
 Habits draw_habits(const Config& config, Choices& choices) {
   kv_cache::Config pool = config;
   if (config.consumer_num_gpu_blocks > 0) {
@@ -48,7 +48,7 @@ Habits draw_habits(const Config& config, Choices& choices) {
   habits.unit = kv_cache::common_block_size(pool);
   habits.prompt_max = std::max(1U, capacity / (1 + choices.below(3)));
   habits.output_max = choices.once_in(3) ? 3 : 1 + capacity / (1 + choices.below(3));
-  // Who drafts shows it from the second step on that decodes.
+  // Drafts show from a request's second decoding step on.
   if (config.num_speculative_tokens > 0) habits.output_max += 2 * config.num_speculative_tokens;
   habits.vary_in = choices.once_in(3) ? 3 : 12;
   habits.skip_in = choices.once_in(4) ? 2 : 16;
@@ -76,7 +76,7 @@ Config draw_small_engine(Assembly assembly, Choices& choices) {
   config.num_gpu_blocks = 5 + choices.below(16);
   config.profile = choices.once_in(2) ? Profile::kV023 : Profile::kV019;
   if (config.hash_block_size <= kSmallBlockMax) config.hash_block_size = 1 + choices.below(4);
-  // Two tokens of a prompt, and one to say (kOneTokenLoaded).
+  // Two tokens of a prompt, and one to sample (kOneTokenLoaded).
   config.max_model_len = std::max(3U, config.max_model_len);
   if (config.has_device()) config.hash_block_size = std::min(config.hash_block_size, 16U);
   config.groups = {full(config.hash_block_size)};
@@ -176,7 +176,7 @@ void draw_script(std::uint32_t num_tokens, std::uint32_t hit_in, std::uint32_t a
   script.hold_blocks = choices.once_in(hold_in);
 }
 
-// ---- The picture ----
+// ---- The picture: what the generator knows ----
 
 std::uint32_t EnginePicture::num_live() const {
   return static_cast<std::uint32_t>(std::ranges::count_if(
@@ -209,9 +209,9 @@ namespace {
 
 // ---- Commands that no engine sends: one member of a command gets another value ----
 
-constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
+constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // makes sums and products wrap around
 
-/// What only some assemblies know.
+/// Members that only some assemblies use.
 constexpr std::array<std::string_view, 24> kSeldomBent = {
     "external_tokens",  "load_async",
     "ask_again",        "hold_blocks",
@@ -245,9 +245,9 @@ Enum draw_enum(Enum last, Choices& choices) {
   return static_cast<Enum>(choices.below(static_cast<std::uint32_t>(last) + 1));
 }
 
-/// Of a command's members those that the assembly knows are bent: all, but for those that only some
-/// know, of which `bends` says yes. any_name(): somebody's, or "nobody"; a new request does not
-/// become "nobody", a name like any other.
+/// Bends one of the command's members that the assembly uses: any but those of kSeldomBent, and of
+/// these any that `bends` accepts. any_name(): the name of a request, or "nobody". A new request is
+/// not named "nobody", since that would be a valid name.
 void bend_member(Command& command, const Config& config, std::uint32_t unit,
                  const std::function<bool(std::string_view)>& bends,
                  const std::function<std::string()>& any_name, Choices& choices) {
@@ -309,7 +309,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
       end = std::copy(own.begin(), own.end(), end);
     }
     swarm_.emplace(weights, kMildHabits, choices);
-    // Without these nothing else happens.
+    // Nothing else happens without these.
     for (const Action action : {Action::kStep, Action::kAdd}) {
       swarm_->raise(static_cast<std::size_t>(action), 2);
     }
@@ -322,7 +322,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
     take_in(now);
     Command command = draw(choices);
     if (choices.once_in(picture_.habits.odd_in)) bend(command, choices);
-    // Nothing else is taken, but now and then that is asked for.
+    // Requests that read the GPU's cache are refused here; few are sent.
     const auto skip = [&](auto* added) {
       if (added) added->skip_reading_prefix_cache |= !choices.once_in(64);
     };
@@ -346,7 +346,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
 
  private:
   static constexpr std::size_t kNumActionsMax = 32;  ///< with those of facets
-  /// Commands of an engine, before the reset at the end of a tail and after it.
+  /// Commands per engine before the reset at the end of a tail, and after it.
   static constexpr std::uint32_t kStepsOfTail = 12;
 
   void take_in(const Observation& now) {
@@ -405,8 +405,8 @@ class Generator final : public GeneratorFor<EngineTarget> {
     return step(picture_.draw_engine(choices), choices);
   }
 
-  /// Steps of one engine and the other, until no request is left, and some more; then the caches
-  /// are reset, and what is planned comes back.
+  /// Steps of the engines in turn until no request is left, and some more. Then the caches are
+  /// reset, and the planned steps come back.
   std::optional<Command> draw_of_tail() {
     Choices calm = Choices::from_bytes({});
     const std::uint32_t num_engines = picture_.config.engines;
@@ -440,7 +440,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
 
   Command act(Action action, Choices& choices) {
     EngineRole role = picture_.draw_engine(choices);
-    // Most requests come to the producer, and are handed over.
+    // Most requests start at the producer and are handed over.
     if (action == Action::kAdd && choices.once_in(2)) role = EngineRole::kProducer;
     const EnginePicture& engine = picture_.of(role);
     switch (action) {
@@ -470,7 +470,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
       case Action::kReset: {
         ResetPrefixCache command;
         command.reset_connector = choices.once_in(4);
-        // Schedulers alone draw it by themselves.
+        // The scheduler's own draws add it to Assembly::kScheduler.
         const Config& config = picture_.config;
         const bool is_scheduler = assembly_of(config) == Assembly::kScheduler;
         command.reset_running_requests =
@@ -483,7 +483,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
     return step(role, choices);
   }
 
-  /// Plans ahead as far as the configuration goes, mostly.
+  /// Mostly plans ahead as far as the configuration allows.
   Command step(EngineRole role, Choices& choices) {
     for (const auto& facet : draws_) {
       if (auto command = facet->step(role, picture_, choices)) return *std::move(command);
@@ -496,7 +496,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
     return plans ? Command(Schedule{role}) : update(role, choices);
   }
 
-  /// Prompts are of blocks of one of two contents, so that prefixes are shared all the time.
+  /// Prompt blocks have one of two contents, so that requests often share prefixes.
   Command add(EngineRole role, Choices& choices) {
     const Habits& habits = picture_.habits;
     AddRequest command;
@@ -524,7 +524,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
     return command;
   }
 
-  /// Now and then a request samples something else than the others.
+  /// Now and then a request samples other tokens than the rest.
   Update update(EngineRole role, Choices& choices) {
     Update command;
     command.engine = role;
@@ -540,9 +540,9 @@ class Generator final : public GeneratorFor<EngineTarget> {
     return command;
   }
 
-  /// Bends one argument, or the order of things, so that a refusal or an unusual call comes out.
+  /// Changes one argument, or the order of commands, to get a refusal or an unusual call.
   void bend(Command& command, Choices& choices) {
-    // A step too many, or one that nobody planned.
+    // An extra schedule, or an update without a planned step.
     const bool is_step =
         std::holds_alternative<Schedule>(command) || std::holds_alternative<Update>(command);
     if (is_step && choices.once_in(3)) {
@@ -572,8 +572,8 @@ class Generator final : public GeneratorFor<EngineTarget> {
   bool skips_gpu_cache_ = false;  ///< several groups under a connector that loads
   std::uint32_t burst_left_ = 0;
   EngineRole burst_at_ = EngineRole::kProducer;
-  std::uint32_t num_turns_ = 0;  ///< of engines, in tails
-  std::uint32_t num_last_ = 0;   ///< commands of a tail since no request is left
+  std::uint32_t num_turns_ = 0;  ///< of engines, in the tail
+  std::uint32_t num_last_ = 0;   ///< commands of the tail since the last request ended
 };
 
 }  // namespace

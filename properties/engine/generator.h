@@ -1,10 +1,10 @@
 #pragma once
 
-/// The generator of engine commands, whatever the assembly: clients that add requests which share
-/// prefixes and abort them, one engine or a pair whose steps run ahead, pauses and resets, and now
-/// and then a command that no engine sends.
+/// The generator of engine commands for every assembly. Clients add requests that share prefixes
+/// and abort them. One engine, or a pair, runs steps ahead, pauses and resets. Now and then comes a
+/// command that no engine sends.
 ///
-/// What a connector needs besides is a facet's draws, in the connector's folder:
+/// A connector's own commands come from the draws of its facet, in the connector's folder:
 ///   - draw_config: records and settings that make it busy, on top of draw_small_engine;
 ///   - a class derived from Draws that draws its own habits in its constructor and overrides what
 ///     it needs: most often `next`, what its environment does by itself (copies come further, files
@@ -41,73 +41,73 @@ bool is_accepted(const Config& config);
 /// setting of the scheduler that goes with connectors.
 Config draw_small_engine(Assembly assembly, Choices& choices);
 
-/// One group per letter of one of the shapes: `f` full attention, `F` the same, whose blocks are
-/// larger in every second case, `w` a window of up to three blocks, `n` of one, `t` of two,
-/// `m` mamba. Now and then a shape is repeated, up to six groups and more, or blocks are larger;
-/// of windows a retention interval is drawn, which make_valid takes back where there is none; of
-/// several groups external_blocks_after_hits, without which nobody reads the GPU's cache.
+/// One group per letter of one of the shapes: `f` full attention, `F` the same with larger blocks
+/// in every second case, `w` a window of up to three blocks, `n` of one, `t` of two, `m` mamba. Now
+/// and then a shape is repeated, to six groups and more, or blocks are larger. Draws a retention
+/// interval for windows, which make_valid removes where there are none. Draws
+/// external_blocks_after_hits for several groups: without it no request reads the GPU's cache.
 void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Config& config);
 
-/// Whether there are drafts, how many, and whether a draft model makes them. Without
+/// Draws whether there are drafts, how many, and whether a draft model makes them. Without
 /// async_scheduling they come one step late: then one step is in flight.
 void draw_drafts(Choices& choices, Config& config);
-/// Eagle now and then, and then the same.
+/// Draws eagle now and then, and then drafts as above.
 void draw_eagle_and_drafts(Choices& choices, Config& config);
 
-/// Without drafts, with caching, or else with one group, if that is what it takes. Where requests
-/// may not read the GPU's cache all the same, without external_blocks_after_hits. Requires: then it
-/// is valid.
+/// Makes a configuration valid: removes drafts, turns caching on, or reduces the groups to one, as
+/// needed. Where requests still may not read the GPU's cache, removes external_blocks_after_hits.
+/// Requires: these changes suffice.
 void make_valid(Config& config);
 
-/// Ranks of that engine.
+/// The number of ranks of that engine.
 inline std::uint32_t num_ranks_of(const Config& config, EngineRole role) {
   return role == EngineRole::kProducer ? config.ranks : config.consumer_ranks;
 }
 
-/// By rank: something goes on in one command of so many. Eager, usual, lazy; all ranks alike, each
-/// its own way, or one later than the others.
+/// By rank: its work progresses in one command of so many. Ranks are eager, usual or lazy: all
+/// alike, each at its own pace, or one slower than the others.
 std::vector<std::uint32_t> draw_lateness(std::uint32_t num_ranks, Choices& choices);
 
 // ---- Episodes ----
 
-/// What a scripted connector answers about a request of so many tokens: a hit, to be asked again
-/// and holding its blocks, each once in so many.
+/// What a scripted connector answers about a request of so many tokens. Hits, requests to be asked
+/// again and held blocks each come once in so many.
 void draw_script(std::uint32_t num_tokens, std::uint32_t hit_in, std::uint32_t again_in,
                  std::uint32_t hold_in, Choices& choices, ConnectorScript& script);
 
-/// What an engine, a client or an operator does, whatever the connector.
+/// What an engine, a client or an operator does with any connector.
 enum class Action : std::uint8_t { kStep, kAdd, kFinish, kFinishAll, kPause, kReset };
 inline constexpr std::size_t kNumActions = static_cast<std::size_t>(Action::kReset) + 1;
 
 /// The habits of an episode.
 struct Habits {
-  /// How much an episode may favour each action.
+  /// How often each action comes, relative to the others.
   std::array<std::uint32_t, kNumActions> weights = {160, 24, 8, 1, 2, 10};
 
   std::uint32_t unit = 1;        ///< tokens: the groups' common block size
-  std::uint32_t prompt_max = 1;  ///< tokens that leave room for others
+  std::uint32_t prompt_max = 1;  ///< tokens; leaves room for other requests
   std::uint32_t output_max = 1;
   std::uint32_t vary_in = 6;           ///< one block in so many differs from the shared prefix
   std::uint32_t skip_in = 16;          ///< one request in so many does not read the GPU's cache
-  std::uint32_t live_max = 1;          ///< requests of an engine at once
+  std::uint32_t live_max = 1;          ///< unfinished requests of an engine at most
   std::uint32_t burst_max = 1;         ///< requests that come together at most
   std::uint32_t idle_in = 0;           ///< one step in so many is not planned ahead; 0: each is
   std::uint32_t odd_in = 48;           ///< one command in so many is bent
-  std::uint32_t consumer_eighths = 4;  ///< of a pair's steps and commands, the consumer's
+  std::uint32_t consumer_eighths = 4;  ///< the consumer's share of a pair's commands
 };
 
-/// What shows of an engine.
+/// What observations show of an engine.
 struct EnginePicture {
   std::vector<RequestState> known;                      ///< in the order of adding
   std::deque<std::vector<ScheduledRequest>> in_flight;  ///< planned steps, oldest first
   PauseState pause_state = PauseState::kUnpaused;
 
-  /// Requests that have not come to an end.
+  /// Unfinished requests.
   std::uint32_t num_live() const;
 };
 
-/// What is known when a command is drawn. An observation without the state leaves the requests as
-/// they were.
+/// What is known when a command is drawn. An observation without the state does not change the
+/// requests.
 struct Picture {
   Picture(const Config& of_config, const Habits& of_episode, Choices& choices)
       : config(of_config), habits(of_episode), tokens(choices) {}
@@ -116,7 +116,7 @@ struct Picture {
   Habits habits;
   const TokenDraws tokens;
   std::array<EnginePicture, 2> engines;  ///< by EngineRole
-  std::vector<std::string> names;        ///< all that were accepted, of both engines
+  std::vector<std::string> names;        ///< of all accepted requests of both engines
   std::optional<Command> last;           ///< the command before
   const World* world = nullptr;
   std::uint32_t next_name = 0;
@@ -125,10 +125,10 @@ struct Picture {
 
   EnginePicture& of(EngineRole role) { return engines[static_cast<std::size_t>(role)]; }
   const EnginePicture& of(EngineRole role) const { return engines[static_cast<std::size_t>(role)]; }
-  /// The only one, or the producer.
+  /// The only engine, or the producer.
   const EnginePicture& engine() const { return engines.front(); }
   EngineRole draw_engine(Choices& choices) const;
-  /// Whether what comes once in so many commands comes now: in a tail it does.
+  /// True once in `late_in` commands; always in a tail.
   bool comes(std::uint32_t late_in, Choices& choices) const {
     return is_in_tail || choices.once_in(late_in);
   }
@@ -137,9 +137,9 @@ struct Picture {
   bool have_ended() const { return engines[0].num_live() + engines[1].num_live() == 0; }
 
   std::string new_name();
-  /// One of the last six. Requires: there are some.
+  /// One of the last six names. Requires: there are some.
   const std::string& draw_recent_name(Choices& choices) const;
-  /// "nobody", or somebody: those that are there more often than those that are gone.
+  /// "nobody", or a request's name; requests that exist more often than those that are gone.
   std::string draw_name(Choices& choices) const;
   /// Null, or the command before if it is of that type and was accepted.
   template <class Accepted>
@@ -148,8 +148,8 @@ struct Picture {
   }
 };
 
-/// What one facet draws, of a pair for one of the engines where each has its own. Everything may be
-/// left out.
+/// What one facet draws. In a pair whose engines have a facet each, for one engine. Every method is
+/// optional.
 class Draws {
  public:
   Draws() = default;
@@ -157,33 +157,33 @@ class Draws {
   Draws& operator=(const Draws&) = delete;
   virtual ~Draws() = default;
 
-  /// Changes what is usual, before the episode begins.
+  /// Changes the habits before the episode begins.
   virtual void adjust(Habits& /*habits*/, Choices& /*choices*/) const {}
-  /// Things that it does among an engine's actions, as Habits::weights.
+  /// The weights of its own actions, added to Habits::weights.
   virtual std::span<const std::uint32_t> weights() const { return {}; }
-  /// Whether it knows that member of commands, among those that only some assemblies know.
+  /// Whether it uses that command member. Asked about members that only some assemblies use.
   virtual bool bends(std::string_view /*member*/) const { return false; }
 
-  /// What was answered to the command before; the picture has taken it in.
+  /// Takes in the answer to the last command; the picture already has it.
   virtual void take_in(const Picture& /*picture*/, const Observation& /*now*/) {}
 
-  /// What happens before anything else, if anything does. In a tail, where every choice is 0: what
-  /// gets on by itself, and nothing that fails.
+  /// A command that goes before all others, if any. In a tail every choice is 0: work under way
+  /// progresses, and nothing fails.
   virtual std::optional<Command> next(Picture& /*picture*/, Choices& /*choices*/) { return {}; }
-  /// One of the things that have weights, by place; nothing: a step, instead.
+  /// One of the actions of weights(), by place; nothing: a step is taken instead.
   virtual std::optional<Command> act(std::size_t /*place*/, Picture& /*picture*/,
                                      Choices& /*choices*/) {
     return {};
   }
-  /// How steps go on where `schedule` and `update` are not all.
+  /// The next command of a step that needs more than `schedule` and `update`.
   virtual std::optional<Command> step(EngineRole /*role*/, const Picture& /*picture*/,
                                       Choices& /*choices*/) const {
     return {};
   }
-  /// A command out of turn, once in so many of those that are bent.
+  /// A command out of turn, in place of a bent one.
   virtual std::optional<Command> bent(Picture& /*picture*/, Choices& /*choices*/) { return {}; }
 
-  // What it adds to the commands of others.
+  // Adds the facet's members to commands of the generator.
   virtual void add_to(AddRequest& /*command*/, const Picture& /*picture*/, Choices& /*choices*/) {}
   virtual void add_to(Update& /*command*/, const Picture& /*picture*/, Choices& /*choices*/) {}
   virtual void add_to(ResetPrefixCache& /*command*/, const Picture& /*picture*/,
@@ -192,11 +192,12 @@ class Draws {
 
 using DrawsList = std::vector<std::unique_ptr<Draws>>;
 
-/// Drafts for whom has sampled, and how many are accepted. Requires: there are some.
+/// Draws drafts for requests that have sampled, and how many are accepted. Requires: the
+/// configuration has drafts.
 std::unique_ptr<Draws> make_draft_draws(const Config& config);
 
 /// Draws the habits of an episode: which actions are frequent, how many requests live at once, how
-/// long they are. The draws have drawn theirs.
+/// long they are. draws: have drawn their own habits.
 std::unique_ptr<GeneratorFor<EngineTarget>> make_generator(const Config& config, Choices& choices,
                                                            DrawsList draws);
 

@@ -60,7 +60,7 @@ engine::Place ModelRunner::place_of(const Sequence& sequence, std::size_t group,
   return {blocks[position / block_size], position % block_size};
 }
 
-/// What the part may read and write, wherever it turns out to begin.
+/// Adds the places that the part may read and write, for each position where it may begin.
 void ModelRunner::add_places(const Part& part) {
   const Computed& computed = *part.sequence.computed;
   const std::uint32_t first = std::min(part.first, computed.num_tokens + computed.num_pending);
@@ -82,7 +82,7 @@ void ModelRunner::enqueue_forward(const PlannedStep& step, std::shared_ptr<Sampl
   writes_.clear();
   for (const engine::ScheduledRequest& entry : step.scheduled) {
     const auto sequence = sequences_.find(entry.request);
-    KVFENCE_CHECK(sequence != sequences_.end(), "a step with a request that was told as over");
+    KVFENCE_CHECK(sequence != sequences_.end(), "a step with a request that was reported as over");
     const auto first = engine::num_computed_before(step.new_reqs, step.cached_reqs, entry.request);
     KVFENCE_CHECK(first, "a scheduled request is new or cached");
     const Part& part = parts->emplace_back(
@@ -112,13 +112,13 @@ void ModelRunner::run_forward(const std::vector<Part>& parts, engine::KVCells& c
   sampled.is_there = true;
 }
 
-/// Where drafts that the plan counts on were rejected, it begins before.
+/// It begins before the planned position if drafts that the plan counts on were rejected.
 void ModelRunner::begin(const Part& part, Run& run) const {
   run.first = std::min(part.first, part.sequence.computed->num_tokens);
   run.first_draft = run.first + part.num_known();
   run.end = run.first + part.num_tokens;
   const std::vector<TokenId>& tokens = *part.sequence.tokens;
-  KVFENCE_CHECK(tokens.size() >= run.first_draft, "a forward with tokens that nobody knows");
+  KVFENCE_CHECK(tokens.size() >= run.first_draft, "a forward with unknown tokens");
   toy_model::symbols_of(part.sequence.cache_salt, std::span(tokens).first(run.first_draft),
                         run.symbols);
   run.drafts = part.drafts;
@@ -139,9 +139,9 @@ void ModelRunner::write(const Part& part, const Run& run, engine::Symbol wrong,
   }
 }
 
-/// What comes of the last token that is known, and of each draft up to the first that is not what
-/// comes. If anything that the part's tokens attend to is not what it should be, all of them are
-/// written anew, wrong as well.
+/// Samples after the last known token, and after each draft up to the first that is not the sampled
+/// token. If the part's tokens attend to any wrong content, all of them are rewritten with wrong
+/// content.
 void ModelRunner::attend(const Part& part, Run& run, engine::KVCells& cells, Sampled& sampled) {
   const engine::Symbol wrong = read(part, run, cells);
   if (wrong != 0) write(part, run, wrong, cells);
@@ -150,7 +150,7 @@ void ModelRunner::attend(const Part& part, Run& run, engine::KVCells& cells, Sam
   for (bool goes_on = part.samples; goes_on;) {
     const TokenId token = sample(run, run.first_draft - 1 + num_said, wrong);
     sampled.tokens.push_back(token);
-    // What a preempted request sampled before is known; it comes out once more.
+    // A preempted request samples the tokens again that it had sampled before.
     if (tokens.size() == run.first_draft + num_said) tokens.push_back(token);
     goes_on = num_said < run.drafts.size() && run.drafts[num_said] == token;
     ++num_said;
@@ -160,7 +160,7 @@ void ModelRunner::attend(const Part& part, Run& run, engine::KVCells& cells, Sam
   computed.num_tokens = part.samples ? run.first_draft - 1 + num_said : run.end;
 }
 
-/// How what the part's tokens attend to differs from what it should be; 0: not at all.
+/// The difference between what the part's tokens attend to and what it should be; 0: none.
 engine::Symbol ModelRunner::read(const Part& part, Run& run, const engine::KVCells& cells) const {
   engine::Symbol wrong = 0;
   run.read.resize(windows_.size());

@@ -1,8 +1,8 @@
 #pragma once
 
 /// The model runner of a rank on a device: it keeps the block tables of its requests, writes and
-/// reads KV through them, and samples with a toy model (contract/engine/toy_model.h). Drafts that
-/// the scheduler has no tokens for are guessed when they are computed.
+/// reads KV through them, and samples with a toy model (contract/engine/toy_model.h). Where the
+/// scheduler plans drafts without tokens, it guesses the tokens when it computes them.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,32 +23,32 @@ namespace kvfence {
 
 class ModelRunner {
  public:
-  /// Nothing is known any more. Requires: no forward is enqueued.
+  /// Forgets all requests. Requires: no forward is enqueued.
   void reset(const EngineSetup& setup);
 
   void add(const std::string& request, const RequestSpec& spec);
 
-  /// What a step that begins says of finished requests and of blocks.
+  /// Takes in the finished requests and the blocks of a step that begins.
   void take_in_blocks(const PlannedStep& step);
-  /// Gives the device a forward, which leaves what it samples there.
+  /// Enqueues a forward on the device; it writes what it samples to `sampled`.
   void enqueue_forward(const PlannedStep& step, std::shared_ptr<Sampled> sampled,
                        engine::EngineDevice& device);
-  /// Runs what is missing of the step's forwards. The host knows that what they wrote is there.
+  /// Completes the step's forwards. From then on the host may rely on what they wrote.
   static void wait_for_forward(const PlannedStep& step, std::vector<EngineRank>& ranks);
 
   void add_to(StateHash& hash) const { hash.add(sequences_); }
 
  private:
-  /// How much of a request is computed in the blocks that it has. Steps may be planned as if the
-  /// drafts of those before were all accepted.
+  /// How many tokens of a request are computed in its blocks. Plans may assume that all drafts of
+  /// earlier steps are accepted.
   struct Computed {
     std::uint32_t num_tokens = 0;   ///< by forwards that have run
     std::uint32_t num_pending = 0;  ///< at least, by those that have not
     void add_to(StateHash& hash) const { hash.add_all(num_tokens, num_pending); }
   };
 
-  /// What the model runner knows of a request. Forwards that have not run share the tokens; the
-  /// rank samples by its own KV. Blocks that they have are not changed.
+  /// What the model runner knows of a request. Enqueued forwards share the tokens: the rank samples
+  /// from its own KV. They keep the blocks that they were enqueued with.
   struct Sequence {
     std::optional<std::string> cache_salt;
     std::shared_ptr<std::vector<TokenId>> tokens;
@@ -57,7 +57,7 @@ class ModelRunner {
     void add_to(StateHash& hash) const { hash.add_all(cache_salt, tokens, blocks, computed); }
   };
 
-  /// A request's part of a forward, as it is planned.
+  /// A request's part of a forward, as planned.
   struct Part {
     Sequence sequence;
     std::uint32_t first = 0;  ///< the position of the first token to compute, or one after it
@@ -70,14 +70,14 @@ class ModelRunner {
     }
   };
 
-  /// The same, as it runs.
+  /// The same when it runs.
   struct Run {
     std::uint32_t first = 0;
     std::uint32_t first_draft = 0;  ///< the position after the last token that is known
     std::uint32_t end = 0;
     std::vector<TokenId> drafts;
     std::vector<engine::Symbol> symbols;  ///< of all tokens up to the end
-    /// What is there, by group, from the first position that the part's tokens read.
+    /// The content by group, from the first position that the part's tokens read.
     std::vector<std::vector<engine::Symbol>> read;
   };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What an observer reads of a scheduler, by the names of its requests.
+/// Reads a scheduler into observations, with requests by name.
 
 #include <algorithm>
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace kvfence {
 
-/// Members of an observation are filled; none is read. Whoever owns the scheduler says where.
+/// Fills members of an observation and reads none. The scheduler's owner passes the observation.
 class SchedulerObserver {
  public:
   using Observation = engine::SchedulerObservation;
@@ -39,9 +39,9 @@ class SchedulerObserver {
         names, [&](const std::string& name) { return world.find(name).has_value(); });
   }
 
-  // The following is for names that the world knows.
+  // The names of the following functions must be known to the world.
 
-  /// The index that a name has now. One that no scheduler has, if its request is gone.
+  /// The current index of a name. If its request is gone, an index that no scheduler uses.
   static RequestIndex index_of(const Scheduler& scheduler, const World& world,
                                const std::string& name) {
     const std::optional<RequestIndex> index = scheduler.find_request(name);
@@ -57,14 +57,14 @@ class SchedulerObserver {
     return indices;
   }
 
-  /// Gives an order to what is a set of names upstream.
+  /// Orders names that are a set upstream.
   static void sort_by_declaration(Names& names, const World& world) {
     std::ranges::sort(names, [&](const std::string& left, const std::string& right) {
       return world.find(left)->number < world.find(right)->number;
     });
   }
 
-  /// What the ranks told, as the scheduler takes it.
+  /// The ranks' report, as the scheduler takes it.
   static KVConnectorOutput report_of(const Scheduler& scheduler, const World& world,
                                      const AggregatedOutput& aggregated) {
     KVConnectorOutput report;
@@ -81,9 +81,9 @@ class SchedulerObserver {
     for (std::size_t k = 0; k < indices.size(); ++k) names[k] = names_[indices[k]];
   }
 
-  /// What a step samples: `token`, again for each of up to `accepted` drafts, unless `samples` names
-  /// the request. must_be_right: drafts are accepted up to the first that is another token. False:
-  /// samples does not fit the step.
+  /// What a step samples: `token`, once more for each of up to `accepted` drafts, unless `samples`
+  /// names the request. must_be_right: only drafts before the first other token are accepted.
+  /// False: samples does not fit the step.
   bool sample(const engine::Update& command, bool must_be_right, const SchedulerOutput& output,
               FlatLists<TokenId>& sampled) const {
     sampled.clear();
@@ -108,7 +108,7 @@ class SchedulerObserver {
     return num_named == command.samples.size();
   }
 
-  /// What schedule answered.
+  /// The answer of schedule.
   void observe_output(const Scheduler& scheduler, const SchedulerOutput& output,
                       Observation& observation) const {
     observe_scheduled(output, observation);
@@ -121,7 +121,7 @@ class SchedulerObserver {
     if (output.never_fits) observation.never_fits.emplace() = names_[*output.never_fits];
   }
 
-  /// What update_from_output told; the events are taken out of it.
+  /// What update_from_output reported; the events are taken out of it.
   void observe_outputs(EngineCoreOutputs& outputs, Observation& observation) const {
     auto& list = observation.outputs.emplace();
     list.resize(outputs.outputs.size());
@@ -143,7 +143,7 @@ class SchedulerObserver {
                       spec.num_accepted_tokens_per_pos.end());
   }
 
-  /// After every command: the numbers, and the whole state or nothing of it.
+  /// After every command: the numbers, and the whole state or none of it.
   void observe(const Scheduler& scheduler, Observe observe, Observation& observation) {
     scheduler.running(indices_);
     observe_queue(observe, observation.num_running, observation.running);
@@ -163,11 +163,11 @@ class SchedulerObserver {
     }
   }
 
-  /// What indices stand for.
+  /// Adds the names of the indices.
   void add_to(StateHash& hash) const { hash.add(names_); }
 
  private:
-  /// Indices from here on stand for names whose request is gone; a scheduler has no such index.
+  /// Indices from here on stand for requests that are gone; no scheduler uses them.
   static constexpr RequestIndex kGone = 0x8000'0000;
 
   /// The queue that indices_ holds.
@@ -268,7 +268,7 @@ class SchedulerObserver {
     state.spec_tokens.assign(view.spec_token_ids.begin(), view.spec_token_ids.end());
   }
 
-  Names names_;  ///< by index; of a request that is gone until its index is used again
+  Names names_;  ///< by index; kept after a request is gone until its index is reused
   std::vector<RequestIndex> indices_;
   BlocksByGroup table_;
 };

@@ -15,7 +15,7 @@
 
 namespace kvfence {
 
-/// What a rank's forward leaves to its step.
+/// What a rank's forward returns to its step.
 struct Sampled {
   FlatLists<TokenId> tokens;  ///< by part
   bool is_there = false;
@@ -25,8 +25,7 @@ struct Sampled {
 struct PlannedStep {
   SchedulerOutput output;
 
-  // Where there are workers. The names of the finished are kept: their indices may come back into
-  // use.
+  // With workers. Keeps the names of finished requests, since their indices may be reused.
   std::vector<std::string> finished;
   AggregatedOutput report;
 
@@ -40,7 +39,7 @@ struct PlannedStep {
   bool is_polled = false;                               ///< by all ranks
   std::vector<std::shared_ptr<Sampled>> sampled;        ///< by rank; empty: a step without tokens
 
-  /// For the next step, which takes the storage.
+  /// For the next step, which reuses the storage.
   void clear() {
     finished.clear();
     computed.clear();
@@ -48,7 +47,7 @@ struct PlannedStep {
     is_polled = false;
     sampled.clear();
   }
-  /// A report is only there once it is polled.
+  /// The report is valid only after the poll.
   void add_to(StateHash& hash) const {
     hash.add_all(output, finished, computed, worker_outputs, is_polled, sampled);
     if (is_polled) hash.add(report);

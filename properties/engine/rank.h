@@ -1,6 +1,6 @@
 #pragma once
 
-/// One rank of an engine: its half of the connector, and what surrounds it there.
+/// One rank of an engine: the worker's half of the connector, and its environment.
 
 #include <algorithm>
 #include <cstddef>
@@ -25,7 +25,7 @@
 
 namespace kvfence {
 
-/// A device's copies as the worker's half of its rank wants them.
+/// Offers a device's copies to the worker's half of its rank.
 class DeviceCopies final : public TransferEngine {
  public:
   /// setup: outlives it.
@@ -42,12 +42,12 @@ class DeviceCopies final : public TransferEngine {
     transfer.gpu_blocks = spec.gpu_blocks;
     transfer.group_sizes = spec.group_sizes;
     if (spec.group_sizes.empty()) {
-      // The simple connector copies blocks of whatever group as a whole.
+      // The simple connector copies blocks of any group as a whole.
       transfer.group_sizes.resize(setup_->windows.size());
       transfer.group_sizes.front() = static_cast<std::uint32_t>(spec.gpu_blocks.size());
     }
     transfer.block_indices = spec.block_indices;
-    // With hold a store says nothing of it.
+    // With hold a store has no block indices.
     transfer.block_indices.resize(transfer.group_sizes.size());
     transfer.slots = spec.slots;
     engine::Copy copy{
@@ -57,13 +57,13 @@ class DeviceCopies final : public TransferEngine {
         .cpu_blocks = {spec.slots.begin(), spec.slots.end()},
         .group_sizes = transfer.group_sizes,
         .block_indices = transfer.block_indices};
-    // Slots of one child are larger than those of the other: the device copies page by page.
+    // The children's slots differ in size: the device copies page by page.
     if (!setup_->children.empty()) copy.cpu_blocks = setup_->cpu_pages_of(transfer);
     device_->transfer_async(copy);
     if (are_eager_) run_all();
   }
 
-  /// Everything that was enqueued.
+  /// Runs everything that was enqueued.
   void run_all() {
     for (const worker::Stream stream :
          {worker::Stream::kCompute, worker::Stream::kStore, worker::Stream::kLoad}) {
@@ -71,14 +71,14 @@ class DeviceCopies final : public TransferEngine {
       }
     }
   }
-  /// Whether copies are over when they were submitted.
+  /// Whether copies complete when they are submitted.
   void set_eager(bool are_eager) { are_eager_ = are_eager; }
 
   void get_finished(std::vector<TransferResult>& out) override {
     out.clear();
     std::vector<worker::Ended> ended;
     device_->get_finished(ended);
-    // Who drains does not wait for ends that are denied.
+    // A drain does not wait for ends that the device reports late.
     std::uint32_t num_denied = are_eager_ ? device_->counts().num_in_flight : 0;
     for (num_denied *= worker::kNumLatePolls; num_denied > 0; --num_denied) {
       device_->get_finished(ended);
@@ -113,8 +113,8 @@ class DeviceCopies final : public TransferEngine {
   std::vector<engine::EndedTransfer> ended_;
 };
 
-/// How a connector numbers its transfers, and how the engine of a rank does, where a MultiConnector
-/// stands between them.
+/// Converts between the transfer numbers of a connector and those of its rank's engine, which
+/// differ under a MultiConnector.
 struct TransferNumbers {
   std::uint32_t child = 0;
   std::uint32_t num_children = 1;
@@ -127,7 +127,7 @@ struct TransferNumbers {
 struct EngineRank {
   std::unique_ptr<KVConnectorWorker> worker;
   ScriptedTransferEngine copies;              ///< unless there is a device
-  std::unique_ptr<ScriptedKVCache> kv_cache;  ///< of connectors that work within the step
+  std::unique_ptr<ScriptedKVCache> kv_cache;  ///< for connectors that load and save within the step
   std::unique_ptr<engine::EngineDevice> device;
   std::optional<DeviceCopies> device_copies;
 

@@ -1,9 +1,9 @@
 #pragma once
 
-/// A model of what the memory of every rank holds, by commands and plans alone: steps fill GPU
-/// blocks, copies carry them to places in CPU memory and back. Content is a symbol (kv_content.h).
-/// So a block that was used again too early, a place that was read before it was written, and a
-/// load into the wrong place all show as content that is not the request's own.
+/// A model of the memory of every rank, from commands and plans only: steps fill GPU blocks, copies
+/// move them to places in CPU memory and back. Content is a symbol (kv_content.h). A block reused
+/// too early, a place read before it was written, and a load into the wrong place therefore all
+/// show as content that is not the request's own.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace kvfence::engine {
 
-/// A rule that is broken, by its place in the table of its room.
+/// A broken rule, by its place in its room's table.
 struct Broken {
   std::size_t rule = 0;
   std::string where;
@@ -28,7 +28,8 @@ struct Broken {
   std::string actual;
 };
 
-/// A GPU block of a copy, its part of a place, and what the source should hold; nothing: unknown.
+/// A GPU block of a copy, its part of a place, and the expected content of the source; nothing:
+/// unknown.
 struct CopyPart {
   BlockId block = 0;
   std::uint32_t place = 0;
@@ -36,11 +37,11 @@ struct CopyPart {
   std::optional<Content> content;
 };
 
-/// A planned copy. `serial` identifies it on all ranks, whatever number each gives it.
+/// A planned copy. `serial` identifies it on all ranks; `job` may differ between ranks.
 struct PlannedCopy {
   std::uint64_t serial = 0;
   JobId job = 0;
-  std::string request;  ///< none: of several, or of nobody
+  std::string request;  ///< empty: of several requests, or of none
   bool is_store = false;
   std::vector<CopyPart> parts;
   TransferProgress progress = TransferProgress::kSubmitted;
@@ -52,48 +53,49 @@ struct PlannedCopy {
   std::string name() const;
 };
 
-/// What a planned step does to the GPU blocks of a rank.
+/// The effects of a planned step on the GPU blocks of a rank.
 struct StepOnBlocks {
   std::vector<Run> runs;
   std::vector<BlockId> zeroed;
-  std::vector<PreemptedTable> victims;  ///< as forgive_victims wants them
+  std::vector<PreemptedTable> victims;  ///< for forgive_victims
   std::vector<BlockId> lost;
   bool has_drafts_ahead = false;  ///< it may be planned with drafts that are rejected
 };
 
-/// The block tables as the workers know them; those of requests that are gone are kept, since steps
-/// may still run them.
+/// The block tables that the workers know. They include requests that are gone, since steps in
+/// flight may still run them.
 using WorkerTables = std::map<std::string, BlocksByGroup>;
 
-/// Takes a planned step into the tables, and fills `step` but for what is lost.
+/// Adds a planned step to the tables, and fills `step` except `lost`.
 void take_in_step(const SchedulerObservation& shown, const SchedulerConfig& config,
                   WorkerTables& tables, StepOnBlocks& step);
 
-/// What runs have computed for good where there are drafts: from the token on that was sampled
-/// before, wherever the step was planned to begin, up to the last draft that was accepted; where
-/// nobody takes what they say, up to the last token that is known. sequences: with the tokens of
-/// the outputs.
+/// Sets runs to what they have computed for good where there are drafts: from the last token
+/// sampled before, even if the step was planned to begin later, up to the last accepted draft.
+/// Without outputs of the request, up to its last known token. sequences: with the tokens of the
+/// outputs.
 void settle(std::vector<Run>& runs, const Sequences& sequences,
             const std::vector<RequestOutput>& outputs);
 
-/// Blocks in no table that is shown.
+/// Blocks that are in no shown table.
 std::vector<BlockId> blocks_of_nobody(const SchedulerObservation& shown,
                                       std::uint32_t num_gpu_blocks);
 
-/// Blocks that a victim may have got in a step, but for those `given` to loads: those that are
-/// zeroed and in no table of the step. No step names the new blocks of a window or state: where a
-/// group has one, all blocks that are in no table.
+/// Blocks that a preempted request may have got in a step, except those `given` to loads: the
+/// zeroed blocks that are in no table of the step. Steps do not name the new blocks of a window or
+/// state: with such a group, all blocks that are in no table.
 std::vector<BlockId> lost_blocks(const SchedulerObservation& shown,
                                  const KVCacheManagerConfig& config,
                                  const std::vector<BlockId>& given);
 
-/// Whether what the group's blocks contain is not claimed: a window, or a state, in such a step.
+/// Whether the content of the group's blocks goes unchecked: a window, or a state, in a step with
+/// has_drafts_ahead.
 bool passes_over(const StepOnBlocks& step, const KVCacheSpec& group);
 
-/// A value: copyable.
+/// Copyable.
 class RankMemory {
  public:
-  /// How a room speaks of what is here, and which of its rules is broken.
+  /// A room's names for blocks and places, and the places of its rules in its table.
   struct Words {
     std::string_view block;
     std::string_view place;
@@ -102,14 +104,14 @@ class RankMemory {
     std::size_t a_load_reads_what_is_complete = 0;
     std::size_t copies_are_as_planned = 0;
     std::size_t a_step_reads_its_own = 0;
-    /// A place changes hands when all ranks are done with it; else each rank's bytes are its own.
+    /// A place is reused only when all ranks are done with it. False: each rank has its own bytes.
     bool shares_places = false;
   };
 
   struct Rank {
     std::vector<Content> blocks;      ///< by GPU block
     std::vector<Content> places;      ///< [place][sub_block]
-    std::vector<PlannedCopy> copies;  ///< in the copy engine, in order: not reported
+    std::vector<PlannedCopy> copies;  ///< not reported yet, in order of submission
   };
 
   RankMemory(const Words& words, const KVCacheManagerConfig& config, std::uint32_t num_ranks,
@@ -122,7 +124,7 @@ class RankMemory {
   }
 
  protected:
-  // Each on one rank; nothing, or the first rule that it breaks.
+  // Each works on one rank and returns the first rule that is broken, if any.
 
   /// Before a step computes.
   std::optional<Broken> zero(std::size_t rank, const StepOnBlocks& step,

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How far the ranks of an engine have come with the steps in flight. Each takes them in order, and
-/// polls one before it executes the next; one rank may be ahead of another.
+/// The progress of an engine's ranks through the steps in flight. Each rank takes them in order,
+/// and polls one before it executes the next. One rank may be ahead of another.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,8 +19,8 @@ class RankProgress {
  public:
   explicit RankProgress(std::uint32_t num_ranks = 0) : ranks_(num_ranks) {}
 
-  // Whom a command goes to, ascending: the rank that it names, or those that have done least.
-  // Nobody: it is refused. Requires: there is such a rank.
+  // The ranks that a command goes to, ascending: the rank that it names, or the ranks that have
+  // done least. None: it is refused. Requires: the named rank exists.
   std::vector<std::uint32_t> executing(std::optional<std::uint32_t> rank,
                                        std::size_t num_planned) const {
     return whose(&Done::num_executed, rank, [num_planned](const Done& done) {
@@ -38,7 +38,7 @@ class RankProgress {
   void poll(const std::vector<std::uint32_t>& whose) {
     for (const std::uint32_t rank : whose) ++ranks_[rank].num_polled;
   }
-  /// The oldest step is over. Requires: all have polled it.
+  /// The oldest step came back. Requires: all ranks have polled it.
   void update() {
     for (Done& done : ranks_) {
       --done.num_executed;
@@ -46,7 +46,7 @@ class RankProgress {
     }
   }
 
-  /// What a command to the engine does that was accepted.
+  /// Takes in an accepted command to the engine.
   void take_in(const Command& command, const Observation& answer) {
     if (has_ended(answer) || std::holds_alternative<Drain>(command)) {
       std::ranges::fill(ranks_, Done());
@@ -67,7 +67,7 @@ class RankProgress {
   std::uint32_t num_executed_by_all() const {
     return std::ranges::min(ranks_, {}, &Done::num_executed).num_executed;
   }
-  /// Whether a rank has executed a step, and another one not the step before.
+  /// Whether a rank has executed a step while another has not executed the step before it.
   bool is_one_ahead() const { return num_executed_by_one() > num_executed_by_all() + 1; }
   std::uint32_t num_polled_by_all() const {
     return std::ranges::min(ranks_, {}, &Done::num_polled).num_polled;

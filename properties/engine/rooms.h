@@ -1,7 +1,7 @@
 #pragma once
 
-/// What each room gives to the checks of its assembly: configurations and what its facet draws
-/// (generator.cpp), situations to reach (goals.cpp), and rules beyond the core rules (rules.cpp).
+/// What each room adds to the checks of its assembly: configurations and the draws of its facet
+/// (generator.cpp), coverage goals (goals.cpp), and rules besides the core rules (rules.cpp).
 
 #include <memory>
 #include <span>
@@ -18,12 +18,12 @@ namespace kvfence::engine {
 
 using Rules = RulesFor<EngineTarget>;
 
-/// Every core rule: what the command line and the documentation list. Of each room the same.
+/// Every core rule, for the command line and the documentation. Each room has the same function.
 std::span<const Invariant> core_invariants();
 /// Cost of a check: linear in the observation.
 std::unique_ptr<Rules> make_core_rules(const EngineSetup& setup);
 
-/// What is drawn beside the actions of every engine, by what the configuration has.
+/// The draws of the configuration's facets, besides the actions of every engine.
 DrawsList draws_of(const Config& config, Choices& choices);
 
 namespace scheduler {
@@ -32,9 +32,9 @@ namespace scheduler {
 /// kv_cache::draw_config draws and often a single one of full attention, every setting of the
 /// scheduler.
 Config draw_config(Choices& choices);
-/// Of the scheduler itself.
+/// Draws of the scheduler itself.
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
-/// Of the scripted connector.
+/// Draws of the scripted connector.
 std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choices);
 GoalSuite goals();
 
@@ -42,11 +42,11 @@ GoalSuite goals();
 
 namespace offloading {
 
-/// A valid configuration of 5 to 20 GPU blocks and 1 to 9 slots, or, for several groups, of up to
-/// twice as many. Groups, block sizes and failures are those with which upstream does not trip over
-/// its own assertions: windowed groups have one block size, which divides that of the others.
+/// A valid configuration of 5 to 20 GPU blocks and 1 to 9 slots; with several groups up to twice as
+/// many. Groups, block sizes and failures do not fail upstream's own assertions: windowed groups
+/// have one block size, which divides that of the others.
 Config draw_config(Choices& choices);
-/// The same for who takes no drafts.
+/// The same without eagle and drafts; it may need make_valid.
 Config draw_without_drafts(Choices& choices);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role);
 GoalSuite goals();
@@ -97,7 +97,7 @@ namespace nixl {
 
 /// A valid configuration of 5 to 20 blocks per engine, up to 4 ranks each, and small deadlines.
 Config draw_config(Choices& choices);
-/// A record, groups, ranks and pools of a pair.
+/// Draws the record, groups, ranks and pools of a pair.
 Record draw_pair(Choices& choices, Config& config);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
 GoalSuite goals();
@@ -113,10 +113,10 @@ namespace multi {
 /// scripted ones among them; or scripted ones alone; or a pair over NIXL and one or two others.
 /// In any order.
 Config draw_config(Choices& choices);
-/// Of the scripted children. Requires: there are some.
+/// Draws of the scripted children. Requires: there are some.
 std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choices, EngineRole role);
 GoalSuite goals();
-/// Those of NIXL are among them; beside scripted children they are not claimed.
+/// They include those of NIXL, which are not checked beside scripted children.
 std::span<const Invariant> invariants();
 std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
 

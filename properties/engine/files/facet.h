@@ -1,7 +1,7 @@
 #pragma once
 
-/// A synchronous connector in an engine: the storage that the engine shares with others, what its
-/// workers do in a step, its commands, and what is observed of it.
+/// A synchronous connector in an engine: the storage that the engine shares with others, its
+/// workers' part of a step, its commands and its observations.
 
 #include <cstdint>
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace kvfence::engine::files {
 
-/// What the model computes for one request in a step.
+/// The model's computation for one request in a step.
 struct Computed {
   std::uint32_t first_token = 0;
   std::vector<TokenId> tokens;
@@ -26,14 +26,14 @@ struct Computed {
 
 class Facet {
  public:
-  /// False: there is no storage. num_engine_starts is 0.
+  /// False: there is no storage. Sets num_engine_starts to 0.
   bool start(const SynchronousConnectorSpec& spec, std::unique_ptr<StorageWorld> storage);
   SharedStorage& storage() { return *storage_; }
   void count_engine_start() { ++num_engine_starts_; }
 
-  /// What the workers do in a step goes there.
+  /// The workers record here what they do in a step.
   SynchronousWorkerReport& report() { return report_; }
-  /// The model computes one layer of a step.
+  /// Computes one layer of a step.
   static void compute(const std::vector<Computed>& computed, std::uint32_t layer,
                       ScriptedKVCache& kv_cache);
   /// Whether the last step ended the engine.
@@ -65,7 +65,7 @@ class Facet {
   SynchronousConnectorSpec spec_;
   std::unique_ptr<StorageWorld> storage_;  ///< outlives every engine
   std::uint32_t num_engine_starts_ = 0;
-  SynchronousWorkerReport report_;  ///< of all ranks, in their order
+  SynchronousWorkerReport report_;  ///< of all ranks, in order
   std::vector<RequestIndex> filled_requests_;
 };
 

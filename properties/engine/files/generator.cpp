@@ -1,5 +1,5 @@
-/// What engines with a synchronous connector draw: other engines that write, lose and damage files
-/// of the same prompts, whole ones and parts; file operations that fail.
+/// Draws for engines with a synchronous connector: other engines write, lose and damage files of
+/// the same prompts, in whole or in part; file operations fail.
 
 #include "properties/engine/rooms.h"
 
@@ -102,7 +102,7 @@ class FileDraws final : public Draws {
     return entry;
   }
 
-  /// Files know tokens alone.
+  /// File names depend on tokens only.
   void add_to(AddRequest& command, const Picture& /*picture*/, Choices& /*choices*/) override {
     command.cache_salt.reset();
     command.lora_name.reset();
@@ -127,8 +127,8 @@ class FileDraws final : public Draws {
     return {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(num_whole)};
   }
 
-  /// Whose folder may be there, or asked for: what a prompt is kept as, what its lookup asks for,
-  /// what was written, or any leading blocks.
+  /// Tokens whose folder may exist or be looked up: those that a prompt is stored under, those of
+  /// its lookup, those written before, or any leading blocks.
   Tokens draw_tokens(const Picture& picture, Choices& choices) const {
     if (!entries_.empty() && choices.once_in(3)) return pick(choices, entries_);
     if (picture.names.empty()) return {};
@@ -149,8 +149,8 @@ class FileDraws final : public Draws {
             choices.once_in(part_in_) ? choices.below(num_layers_) : num_layers_};
   }
 
-  /// The folder that ended the engine goes, mostly, or is written anew; else it ends the next
-  /// engine, too.
+  /// Mostly removes or rewrites the folder that ended the engine; otherwise it ends the next engine
+  /// too.
   Command repair(Choices& choices) {
     must_repair_ = false;
     std::vector<Tokens> named = entries_;
@@ -173,7 +173,7 @@ class FileDraws final : public Draws {
   std::uint32_t num_layers_ = 1;  ///< of all ranks
 
   std::map<std::string, Tokens> tokens_;  ///< by name, outputs included
-  std::vector<Tokens> entries_;           ///< that were written from outside
+  std::vector<Tokens> entries_;           ///< written by other engines
   std::deque<std::string> victims_;       ///< whose tokens another engine may write
   bool must_repair_ = false;
   std::string failed_folder_;

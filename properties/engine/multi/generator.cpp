@@ -1,6 +1,6 @@
 /// Draws configurations and commands for engines with a MultiConnector over real and scripted
-/// connectors: what each real child needs (its room's draws), and what scripted children answer and
-/// report.
+/// connectors: each real child has its room's draws, scripted children have drawn answers and
+/// reports.
 
 #include "properties/engine/rooms.h"
 
@@ -71,13 +71,13 @@ Config draw_real(Choices& choices) {
   if (choices.once_in(16)) multi.children.resize(1);
   config.connectors->clear();
   config.connectors->emplace_back(std::move(multi));
-  // Neither does upstream's scheduler keep files right under priorities, nor does a second pool
-  // without a cache do anything.
+  // Upstream's scheduler does not keep files correct under priorities. A second pool without a
+  // cache has no effect.
   if (kind != 0) config.async_scheduling = false;
   draw_eagle_and_drafts(choices, config);
   if (!is_accepted(config)) config.policy = SchedulingPolicy::kFCFS;
   make_valid(config);
-  // What only one of the others takes.
+  // A configuration that a child other than the OffloadingConnector refuses.
   if (!is_accepted(config)) {
     std::erase_if(multi_of(config).children, [](const ConnectorRecord& child) {
       return is_real(child) && !std::holds_alternative<offloading::Record>(child.as_variant());
@@ -119,7 +119,7 @@ Config draw_pair(Choices& choices) {
     multi.children.emplace_back(draw_scripted(choices, /*any_hma=*/!choices.once_in(4)));
   }
   rotate(multi.children, choices);
-  // Upstream's NIXL raises over any but its own.
+  // Upstream's NIXL raises at a handshake that is not its own.
   for (ConnectorRecord& child : multi.children) {
     if (std::holds_alternative<nixl::Record>(child.as_variant())) break;
     if (auto* scripted = std::get_if<ScriptedRecord>(&child.as_variant())) {

@@ -1,4 +1,4 @@
-/// What scripted children of a MultiConnector answer and report.
+/// Draws the answers and reports of scripted children of a MultiConnector.
 
 #include "properties/engine/rooms.h"
 
@@ -22,7 +22,7 @@
 namespace kvfence::engine::multi {
 namespace {
 
-constexpr std::uint32_t kWeights[] = {4, 6};  // ScriptConnector, the end of who loads
+constexpr std::uint32_t kWeights[] = {4, 6};  // ScriptConnector, the end of loading requests
 
 class ScriptedDraws final : public Draws {
  public:
@@ -77,7 +77,7 @@ class ScriptedDraws final : public Draws {
     if (now.requests.has_value()) take_requests(*now.requests);
   }
 
-  /// The other children hear of a new request in the same breath.
+  /// Scripts the other children for a new request right after it.
   std::optional<Command> next(Picture& picture, Choices& choices) override {
     while (!to_script_.empty()) {
       const auto [request, place] = std::move(to_script_.back());
@@ -101,7 +101,7 @@ class ScriptedDraws final : public Draws {
       }
       return std::nullopt;
     }
-    // One after the other: the order of a call's arguments is the compiler's.
+    // Not as arguments of one call: the compiler chooses their order.
     const std::uint32_t child = pick(choices, places_);
     return script(picture, pick(choices, picture.of(role_).known).id, child, choices);
   }
@@ -154,7 +154,7 @@ class ScriptedDraws final : public Draws {
   }
 
  private:
-  /// A worker's half of a child will say that a request is sent, or received.
+  /// A worker's half of a child has to report a request as sent or received.
   struct Notice {
     std::string request;
     std::uint32_t child = 0;
@@ -171,7 +171,7 @@ class ScriptedDraws final : public Draws {
     loading_.clear();
   }
 
-  /// As Picture::accepted, of a command to this engine.
+  /// As Picture::accepted, for commands to this engine.
   template <class Accepted>
   const Accepted* accepted(const Picture& picture, const Observation& now) const {
     const auto* const command = picture.accepted<Accepted>(now);
@@ -228,8 +228,8 @@ class ScriptedDraws final : public Draws {
     if (choices.once_in(params_in_)) script.params = "p" + std::to_string(choices.below(4));
   }
 
-  /// What is due is reported as late as the child likes; of a request that ended, once its workers
-  /// know of the end.
+  /// Due notices are reported with a drawn delay; those of a request that ended only after its
+  /// workers know of the end.
   void draw_report(const Picture& picture, Choices& choices, ChildReport& report) {
     for (std::size_t at = notices_.size(); at-- > 0;) {
       const Notice& notice = notices_[at];
@@ -266,7 +266,7 @@ class ScriptedDraws final : public Draws {
     return state && is_finished(state->status);
   }
 
-  /// Of those who load, mostly.
+  /// Mostly a block of a loading request.
   void add_invalid(Choices& choices, ChildReport& report) const {
     if (tables_.empty()) return;
     const RequestBlocks* table = &pick(choices, tables_);
@@ -285,22 +285,22 @@ class ScriptedDraws final : public Draws {
   const EngineRole role_;
   const std::uint32_t num_ranks_;
   const bool has_groups_;
-  const std::uint32_t hit_in_;      ///< a child has one request in so many
-  const std::uint32_t again_in_;    ///< of one in so many it wants to be asked again
+  const std::uint32_t hit_in_;      ///< a child has a hit for one request in so many
+  const std::uint32_t again_in_;    ///< it wants to be asked again for one in so many
   const std::uint32_t hold_in_;     ///< it holds one in so many at its end
   const std::uint32_t params_in_;   ///< it has parameters for one in so many
   const std::uint32_t late_in_;     ///< a notice that is due comes once in so many updates
   const std::uint32_t fail_in_;     ///< one report in so many has an invalid block
-  const std::uint32_t phantom_in_;  ///< one in so many names what the child does not have
+  const std::uint32_t phantom_in_;  ///< one in so many names a request that the child does not have
   std::vector<std::uint32_t> places_;
 
   std::vector<std::pair<std::string, std::uint32_t>> to_script_;
-  std::vector<Notice> loading_;  ///< allocated in the last step; not known yet whether they wait
+  std::vector<Notice> loading_;  ///< allocated in the last step; may or may not wait
   std::vector<Notice> notices_;
   std::deque<std::vector<std::string>> ended_;  ///< by step in flight
-  std::set<std::string> known_ended_;           ///< to the workers
+  std::set<std::string> known_ended_;           ///< the workers know their end
   std::vector<RequestBlocks> tables_;
-  std::uint32_t next_number_ = 0;  ///< tells statistics apart
+  std::uint32_t next_number_ = 0;  ///< identifies statistics
 };
 
 }  // namespace

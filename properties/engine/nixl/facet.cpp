@@ -72,10 +72,10 @@ void Facet::take_finished_prefills(DisaggregatedProducer& producer, Observed& ob
   std::vector<FinishedPrefill>& list = observed.finished_prefills.emplace();
   list.resize(remote_prefills_.size());
   for (std::size_t index = 0; index < list.size(); ++index) {
-    const RemotePrefill& told = remote_prefills_[index];
-    list[index].request = told.request;
-    list[index].blocks = blocks_of(told.params.remote_block_ids);
-    finished_prefills_[told.request] = told.params;
+    const RemotePrefill& prefill = remote_prefills_[index];
+    list[index].request = prefill.request;
+    list[index].blocks = blocks_of(prefill.params.remote_block_ids);
+    finished_prefills_[prefill.request] = prefill.params;
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// NIXL between two engines: the router, the transport and the clock, its commands, and what is
-/// observed of it.
+/// NIXL between two engines: the router, the transport and the clock, its commands and its
+/// observations.
 
 #include <map>
 #include <optional>
@@ -16,14 +16,14 @@
 
 namespace kvfence::engine::nixl {
 
-/// The blocks of a table, group by group, without null ones.
+/// The blocks of a table by group, without null blocks.
 std::vector<BlockId> blocks_of(const BlocksByGroup& table);
 
 class Facet {
  public:
-  /// carrier: of the bytes that are read; null: there are none. It outlives this.
+  /// carrier: moves the bytes that are read; null: there are none. It outlives this.
   void start(const Config& config, ReadCarrier* carrier);
-  /// Another pair: nothing is under way, and the router knows nothing.
+  /// For a new pair: nothing is under way, and the router is empty.
   void restart();
 
   ScriptedTransport& transport() { return transport_; }
@@ -32,15 +32,15 @@ class Facet {
   ErrorCode run(const DeliverNotice& command);
   ErrorCode run(const LoseNotice& command);
   ErrorCode run(const RepeatNotice& command);
-  /// Both halves are told the time.
+  /// Sets the time of both halves.
   ErrorCode run(const AdvanceClock& command, DisaggregatedProducer& producer,
                 DisaggregatedConsumer& consumer);
 
-  /// What the producer told of a request that finished; null: nothing.
+  /// The producer's parameters of a finished request; null: none.
   const KVTransferParams* finished_prefill(const std::string& request) const;
-  /// Nobody gets it any more.
+  /// Later commands cannot hand it over.
   void forget_prefill(const std::string& request) { finished_prefills_.erase(request); }
-  /// A finished request tells its router with its last output.
+  /// Takes the parameters that finished requests send the router with their last output.
   void take_finished_prefills(DisaggregatedProducer& producer, Observed& observed);
 
   static void observe_plan(const ProducerMetadata& metadata, Observed& observed);

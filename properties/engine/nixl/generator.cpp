@@ -1,5 +1,5 @@
-/// What two engines over NIXL draw: a router, a transport that is eager, lazy or uneven between the
-/// ranks, a clock that reaches deadlines.
+/// Draws for two engines over NIXL: a router, a transport that is eager, lazy or uneven between the
+/// ranks, and a clock that reaches deadlines.
 
 #include "properties/engine/rooms.h"
 
@@ -21,7 +21,7 @@ namespace kvfence::engine::nixl {
 namespace {
 
 constexpr std::uint32_t kLaterOnDevices = 4;
-/// Of what happened lately, so many are remembered.
+/// Length of the lists of recent events.
 constexpr std::size_t kLatelyMax = 4;
 
 template <class T>
@@ -73,7 +73,7 @@ class PairDraws final : public Draws {
     if (now.notices.has_value()) notices_ = *now.notices;
   }
 
-  /// What the transport does.
+  /// The transport progresses.
   std::optional<Command> next(Picture& picture, Choices& choices) override {
     for (const ReadState& read : reads_) {
       if (!read.is_under_way() || read.rank >= read_late_in_.size()) continue;
@@ -93,7 +93,7 @@ class PairDraws final : public Draws {
       if (record_.transport_may_fail && choices.once_in(fail_in_)) return LoseNotice{notice.notice};
       return DeliverNotice{notice.notice};
     }
-    // What nobody asks for any more is let go at its deadline.
+    // Requests that are never read are released at their deadline.
     const bool waits = picture.is_in_tail && picture.have_ended() && !picture.are_gone();
     is_late_ = waits && !is_late_;
     if (is_late_) return AdvanceClock{record_.deadline + 1};
@@ -104,14 +104,14 @@ class PairDraws final : public Draws {
     switch (static_cast<Action>(place)) {
       case Action::kHandOver: {
         if (!prefills_.empty()) return hand_over(pick(choices, prefills_), picture, choices);
-        // One that the producer has not told of, now and then.
+        // Now and then a request that the producer has not reported.
         const std::vector<RequestState>& known = picture.engine().known;
         if (known.empty() || !choices.once_in(12)) return std::nullopt;
         return hand_over(pick(choices, known).id, picture, choices);
       }
       case Action::kHandOverAgain:
         if (handed_over_.empty()) return std::nullopt;
-        // Where no read may fail nobody gets it twice, and that is asked for now and then.
+        // Where reads cannot fail a second reader is refused; few are sent.
         if (!reports_failed_reads(picture.config.groups) && !choices.once_in(6)) {
           return std::nullopt;
         }
@@ -169,18 +169,18 @@ class PairDraws final : public Draws {
   }
 
   const Record record_;
-  const std::uint32_t decode_in_;  ///< one request in so many decodes at the producer
-  const std::uint32_t part_in_;    ///< one advance in so many does not reach the end
-  const std::uint32_t fail_in_;    ///< one end in so many is a failure, where there may be any
-  std::vector<std::uint32_t> read_late_in_;          ///< by the consumer's rank
+  const std::uint32_t decode_in_;            ///< one request in so many decodes at the producer
+  const std::uint32_t part_in_;              ///< one advance in so many does not reach the end
+  const std::uint32_t fail_in_;              ///< one end in so many is a failure, if reads can fail
+  std::vector<std::uint32_t> read_late_in_;  ///< by the consumer's rank
   const std::vector<std::uint32_t> notice_late_in_;  ///< by the producer's
 
   std::vector<ReadState> reads_;
   std::vector<NoticeState> notices_;
   std::vector<NoticeId> delivered_;       ///< lately
-  std::vector<std::string> prefills_;     ///< nobody has got them yet
+  std::vector<std::string> prefills_;     ///< not handed over yet
   std::vector<std::string> handed_over_;  ///< lately
-  bool is_late_ = false;                  ///< time went by in the last command of a tail
+  bool is_late_ = false;                  ///< the tail's last command advanced the clock
 };
 
 }  // namespace
@@ -191,7 +191,7 @@ std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices) {
 
 namespace {
 
-/// With windows, of one block size.
+/// Draws groups with windows, of one block size.
 void draw_groups_of_pair(Choices& choices, Config& config) {
   constexpr std::string_view kShapes[] = {"fw", "wf", "ft", "fww", "w"};
   draw_groups(kShapes, choices, config);
@@ -215,7 +215,7 @@ Record draw_pair(Choices& choices, Config& config) {
   const std::uint32_t ratio = 1 + choices.below(2);
   (choices.once_in(2) ? config.ranks : config.consumer_ranks) *= ratio;
   constexpr std::array<Seconds, 4> kDeadlines = {0, 5, 12, 30};
-  // No read of a window may fail.
+  // Reads of a window cannot fail.
   if (has_windows) return {.deadline = 0};
   Record record;
   record.deadline = pick(choices, kDeadlines);

@@ -229,7 +229,7 @@ void Facet::observe_plan(const OffloadingConnectorMetadata& metadata,
   observed.jobs_to_flush.emplace() = metadata.jobs_to_flush;
 }
 
-/// Which blocks are to be copied where.
+/// Records which keys the stores write to which slots.
 void Facet::plan_slots(const std::vector<TransferJob>& stores,
                        const OffloadingConnectorScheduler& connector) {
   connector.policy_lists(lists_);

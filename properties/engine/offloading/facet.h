@@ -1,12 +1,10 @@
 #pragma once
 
-/// The OffloadingConnector in an engine: the tiers and slots around it, its commands, and what is
-/// observed of it.
+/// The OffloadingConnector in an engine: its tiers and slots, its commands and its observations.
 ///
-/// Besides the codes that the commands name:
+/// Codes besides those that the commands name:
 ///   kBadRange  advance_transfer: to "submitted"
-///
-/// Where there are file tiers, slots have bytes (properties/tiering/slot_bytes.h).
+/// With file tiers, slots have bytes (properties/tiering/slot_bytes.h).
 
 #include <cstdint>
 #include <memory>
@@ -30,14 +28,14 @@ namespace kvfence::engine::offloading {
 
 class Facet {
  public:
-  /// Gives the setup's connector its world: tiers, and slots where they have bytes.
-  /// make_tier_files: as EngineParts has it; outlives the engine.
+  /// Gives the setup's connector its tiers, and slots with bytes if needed. make_tier_files: as in
+  /// EngineParts; outlives the engine.
   void start(const Config& config, ConnectorSetup& setup, TransferNumbers numbers,
              const MakeTierFiles& make_tier_files);
-  /// The ranks are there, and loggers begin.
+  /// Call it when the ranks exist. The loggers start here.
   void watch(std::vector<EngineRank>& ranks, std::unique_ptr<StatLoggers> loggers);
 
-  /// What a command is run on.
+  /// The parts of the engine that commands use.
   struct Around {
     OffloadingConnectorScheduler& connector;
     std::vector<EngineRank>& ranks;
@@ -59,11 +57,11 @@ class Facet {
   void observe_plan(const OffloadingConnectorMetadata& metadata,
                     const OffloadingConnectorScheduler& connector, Observed& observed);
   static void observe_report(const AggregatedOutput& report, Observed& observed);
-  /// The engine core sends what its ranks measured in a step. Under a MultiConnector that is what
-  /// its class did; class_name: what it is called there.
+  /// The engine core sends the statistics of a step's ranks, under a MultiConnector those of the
+  /// connector's class. class_name: its name there.
   void send_stats(const AggregatedOutput& report, std::string_view class_name);
   void observe_numbers(OffloadingConnectorScheduler& connector, Observed& observed);
-  /// After the numbers. Over a device the transfers are the device's.
+  /// Call it after observe_numbers. On a device the transfers are the device's.
   void observe_state(OffloadingConnectorScheduler& connector, const std::vector<EngineRank>& ranks,
                      Observed& observed);
   void add_to(StateHash& hash) const { hash.add_all(slots_, loggers_, engine_idx_); }
@@ -80,9 +78,9 @@ class Facet {
   TransferNumbers numbers_;
   bool transfers_may_fail_ = false;
   std::shared_ptr<TierCalls> tier_calls_;
-  std::shared_ptr<SlotBytes> slots_;  ///< where there are file tiers
+  std::shared_ptr<SlotBytes> slots_;  ///< with file tiers
   std::unique_ptr<StatLoggers> loggers_;
-  std::uint32_t engine_idx_ = 0;  ///< under which steps are counted
+  std::uint32_t engine_idx_ = 0;  ///< of the statistics of the next steps
   std::vector<PrometheusMetric> metrics_;
   PolicyLists lists_;
   std::vector<OffloadKey> keys_;

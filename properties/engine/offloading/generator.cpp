@@ -1,6 +1,6 @@
-/// What engines with an OffloadingConnector over scripted copies draw: few slots of CPU memory,
-/// tiers below them in a share of the episodes, copy engines and tiers that are eager, lazy or
-/// uneven, files that are damaged.
+/// Draws for engines with an OffloadingConnector over scripted copies: few slots of CPU memory,
+/// tiers below them in some episodes, copy engines and tiers that are eager, lazy or uneven, and
+/// damaged files.
 
 #include "properties/engine/rooms.h"
 
@@ -29,10 +29,10 @@ namespace {
 /// Of two windows the longer one is asked first, and the shorter one loses its blocks first.
 constexpr std::string_view kShapes[] = {"Fw", "Fw", "Ft", "Ft", "Fm", "Fwm", "Fww", "Ff", "wfw",
                                         "w",  "m",  "nt", "nt", "f",  "f",   "f",   "f"};
-// ReportTransferAgain, what happens in tiers, LogStats.
+// ReportTransferAgain, changes in tiers, LogStats.
 constexpr std::uint32_t kWeights[] = {2, 16, 3};
 constexpr std::size_t kReportedMax = 4;        // transfers that may be reported again
-constexpr std::size_t kEndedTierJobsMax = 32;  // that are not said to be over once more
+constexpr std::size_t kEndedTierJobsMax = 32;  // to end no tier job twice
 
 const LeftOut kFailedWindow(
     LeftOut::By::kGenerator, "engine.offloading: a load of a window that fails",
@@ -46,7 +46,7 @@ bool has_ended(const EngineTransfer& transfer) {
 
 void draw_tiers(Choices& choices, Record& record) {
   record.spec_name = kTieringOffloadingSpec;
-  record.store_threshold = choices.once_in(8) ? 1 : 0;  // either lets all pass
+  record.store_threshold = choices.once_in(8) ? 1 : 0;  // both let all blocks pass
   record.request_level_policy = false;
   record.num_tiers = choices.once_in(16) ? 0 : 1 + choices.below(3);
   const bool has_files = choices.once_in(2);
@@ -56,7 +56,7 @@ void draw_tiers(Choices& choices, Record& record) {
   }
 }
 
-/// Transfers of so many blocks are as large as a bucket's bound, or nearly.
+/// Makes transfers of a few blocks as large as a bucket's bound, or nearly.
 std::uint32_t draw_block_bytes(Choices& choices) {
   const double bound = kOffloadSizeBuckets[choices.below(kOffloadSizeBuckets.size())];
   return static_cast<std::uint32_t>(bound) / (1 + choices.below(4)) + choices.below(3) - 1;
@@ -81,7 +81,7 @@ void draw_record(Choices& choices, Config& config) {
     for (std::uint32_t& label : record.engine_labels) label = choices.below(2);
   }
   if (config.external_blocks_after_hits.value_or(false) && !choices.once_in(4)) {
-    // Room for a hit of all groups in the GPU's cache, and for more of them in the CPU's.
+    // Room for a hit of all groups in the GPU's cache, and for a longer one in the CPU's.
     config.num_gpu_blocks *= 2;
     record.num_cpu_blocks *= 2;
     if (choices.once_in(2)) record.block_size_factor = 1;
@@ -182,7 +182,7 @@ class OffloadingDraws final : public Draws {
   using Draws::add_to;
 
  private:
-  /// What a copy engine does now, if anything.
+  /// A copy engine's next command, if any.
   std::optional<Command> copy(const Picture& picture, Choices& choices) const {
     for (std::size_t at = 0; at < transfers_.size(); ++at) {
       const EngineTransfer& transfer =
@@ -205,13 +205,13 @@ class OffloadingDraws final : public Draws {
     return std::nullopt;
   }
 
-  /// What cannot is refused: a load of several groups, a store with hold.
+  /// The rest would be refused: a failed load of several groups, a failed store with hold.
   bool may_fail(const EngineTransfer& transfer) const {
     if (!record_.transfers_may_fail) return false;
     return transfer.store || (num_groups_ == 1 && !kFailedWindow(is_windowed_));
   }
 
-  /// A job of a tier that is over now, if any is.
+  /// Ends a job of a tier, if one is due.
   std::optional<Command> end_tier_job(const Picture& picture, Choices& choices) {
     for (const TierTransfer& job : tier_jobs_) {
       const auto ended = std::ranges::find(ended_tier_jobs_, *job.job);
@@ -226,13 +226,13 @@ class OffloadingDraws final : public Draws {
     return std::nullopt;
   }
 
-  /// What goes wrong in the files of a tier before its job is over, if anything does.
+  /// Damages files of a tier before its job ends, or lets file operations fail, if drawn.
   std::optional<Command> spoil(Choices& choices, const TierTransfer& job,
                                const World& world) const {
     const std::vector<std::uint32_t>& places = record_.file_tiers;
     if (!std::binary_search(places.begin(), places.end(), job.tier)) return std::nullopt;
     if (job.keys.empty() || !choices.once_in(spoiled_in_)) return std::nullopt;
-    // What is to be written is not there yet.
+    // Files to be written do not exist yet.
     if (!job.promotion || choices.once_in(4)) return draw_fault(choices, job);
     const Request* const prompt = world.requests().find(job.request);
     const std::string& key = pick(choices, job.keys);
@@ -270,14 +270,14 @@ class OffloadingDraws final : public Draws {
     const auto num_bits =
         static_cast<std::uint32_t>(8 * (kBlockFileHeaderBytes + slot_bytes_of(spec_)));
     TierDamage damage{job.tier, job.request, block, group};
-    // A flipped bit is what only a digest shows.
+    // Only a digest detects a flipped bit.
     damage.damage = !choices.once_in(3) ? FileDamage::kFlip : pick(choices, kFileDamages);
     const bool is_replaced = damage.damage == FileDamage::kReplace;
     damage.at = choices.below(is_replaced ? block + 1 : num_bits);
     return damage;
   }
 
-  /// Of the prompt.
+  /// Blocks of the prompt.
   std::uint32_t num_blocks_of(const std::string& request, GroupId group, const World& world) const {
     const Request* const prompt = world.requests().find(request);
     std::uint32_t num_blocks = 0;
@@ -291,8 +291,8 @@ class OffloadingDraws final : public Draws {
     return blocks;
   }
 
-  /// Some tier has the first blocks of each group, but not of as many tokens: the groups cut each
-  /// other's hits.
+  /// Some tier gets the first blocks of each group, for different numbers of tokens: the groups cut
+  /// each other's hits.
   std::optional<Command> fill(Choices& choices, const World& world) {
     while (!filled_.empty() && next_filled_ < num_groups_) {
       const GroupId group = next_filled_++;
@@ -305,8 +305,8 @@ class OffloadingDraws final : public Draws {
     return std::nullopt;
   }
 
-  /// What happens to the blocks of a request in a tier, if it has any: to the first ones, as others
-  /// that share the prefix have them, or to any one.
+  /// Changes blocks of a request in a tier, if it has full blocks: its first ones, which requests
+  /// with the same prefix share, or any one.
   std::optional<Command> change_tier(Choices& choices, const std::string& request,
                                      const World& world) const {
     const GroupId group = choices.below(num_groups_);
@@ -343,22 +343,22 @@ class OffloadingDraws final : public Draws {
   const std::uint32_t num_groups_;
   const std::uint32_t num_engine_idxs_ = static_cast<std::uint32_t>(record_.engine_labels.size());
   OffloadingSpec spec_;
-  bool is_windowed_ = false;   ///< the only group
+  bool is_windowed_ = false;   ///< the only group has a window
   std::uint32_t part_in_ = 4;  ///< one advance in so many does not reach the end
-  std::uint32_t fail_in_ = 6;  ///< one end in so many is a failure, where there may be any
+  std::uint32_t fail_in_ = 6;  ///< one end in so many is a failure, if transfers can fail
   std::vector<std::uint32_t> late_in_;
-  std::uint32_t tier_late_in_ = 1;  ///< a tier's job is over in one command of so many
-  std::uint32_t tier_fail_in_ = 8;  ///< one of so many has failed
-  std::uint32_t spoiled_in_ = 6;    ///< of one job of a file tier in so many something goes wrong
-  std::uint32_t found_in_ = 4;      ///< of one new request in so many a tier has blocks already
-  bool is_newest_first_ = false;    ///< transfers come to an end in that order
-  std::string filled_;              ///< whose blocks tiers get, group by group
+  std::uint32_t tier_late_in_ = 1;  ///< a tier's job ends in one command of so many
+  std::uint32_t tier_fail_in_ = 8;  ///< one tier job in so many fails
+  std::uint32_t spoiled_in_ = 6;    ///< one job of a file tier in so many is damaged
+  std::uint32_t found_in_ = 4;      ///< a tier has blocks of one new request in so many
+  bool is_newest_first_ = false;    ///< transfers end newest first
+  std::string filled_;              ///< tiers get this request's blocks, group by group
   GroupId next_filled_ = 0;
 
   std::vector<EngineTransfer> transfers_;
   std::vector<EngineTransfer> reported_;  ///< lately
   std::vector<TierTransfer> tier_jobs_;
-  std::vector<std::uint32_t> ended_tier_jobs_;  ///< lately; not polled yet
+  std::vector<std::uint32_t> ended_tier_jobs_;  ///< recent; not polled yet
 };
 
 }  // namespace

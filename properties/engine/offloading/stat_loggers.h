@@ -1,9 +1,8 @@
 #pragma once
 
-/// What vLLM's loggers keep of the statistics of an OffloadingConnector: those of the interval,
-/// whose totals the log gets, and the metrics, which go on for as long as the engine.
-/// Source: vLLM v0.23.0 v1/metrics/loggers.py; kv_connector/v1/metrics.py KVConnectorLogging,
-/// KVConnectorProm.
+/// The state of vLLM's loggers for the statistics of an OffloadingConnector: those of the interval,
+/// whose totals are logged, and the metrics, which last as long as the engine. Source: vLLM v0.23.0
+/// v1/metrics/loggers.py; kv_connector/v1/metrics.py KVConnectorLogging, KVConnectorProm.
 
 #include <cstdint>
 #include <memory>
@@ -25,11 +24,11 @@ class StatLoggers {
   StatLoggers& operator=(const StatLoggers&) = delete;
   virtual ~StatLoggers() = default;
 
-  /// What the engine core of that index sent with a step. Requires: metrics know the index.
+  /// Adds what the engine core of that index sent with a step. Requires: metrics have the index.
   virtual void observe(std::span<const TransferOperations> stats, std::uint32_t engine_idx) = 0;
-  /// Since the last log; valid until the next change.
+  /// Statistics since the last log; valid until the next change.
   virtual std::span<const TransferOperations> interval() const = 0;
-  /// What the log gets, if anything was observed. Another interval begins.
+  /// Logs the totals, if anything was observed, and starts another interval.
   virtual std::optional<std::string> log() = 0;
   virtual void collect(std::vector<PrometheusMetric>& out) const = 0;
 
@@ -40,7 +39,7 @@ class StatLoggers {
   }
 };
 
-/// Those over the statistics and metrics of one side.
+/// Loggers with the statistics and metrics of one side.
 template <OffloadingConnectorStats Stats, OffloadPromMetrics Metrics>
 class StatLoggersOf final : public StatLoggers {
  public:

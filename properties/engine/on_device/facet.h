@@ -1,7 +1,7 @@
 #pragma once
 
-/// The devices of an engine: what the model runner computes on them, how their streams come along,
-/// and what is observed of them.
+/// The devices of an engine: the model runner's computation, the progress of their streams, and
+/// their observations.
 
 #include <cstdint>
 #include <list>
@@ -27,10 +27,10 @@ class Facet {
   void add(const std::string& request, const RequestSpec& spec) {
     for (ModelRunner& runner : runners_) runner.add(request, spec);
   }
-  /// What the model runners need of a step when it is executed.
+  /// Copies what the model runners need when the step is executed.
   static void plan(const SchedulerObservation& shown, PlannedStep& step);
 
-  /// What a command is run on.
+  /// The parts of the engine that commands use.
   struct Around {
     std::list<PlannedStep>& in_flight;  ///< oldest first
     std::vector<EngineRank>& ranks;
@@ -39,17 +39,17 @@ class Facet {
   ErrorCode run(const Advance& command, const Around& around, DeviceObserved& observed);
   ErrorCode run(const FailNext& command, const Around& around, DeviceObserved& observed);
 
-  /// Takes what the ranks' halves report, as far as there are some, to their step. polled: that
-  /// step, if all ranks have now been asked for it, else left alone.
+  /// Adds the reports of the ranks' halves, if any, to their step. polled: set to that step once
+  /// all ranks were polled for it, else unchanged.
   ErrorCode poll(const Poll& command, const Around& around, DeviceObserved& observed,
                  PlannedStep*& polled);
-  /// Waits for the step's forwards. Replaces sampled by what all ranks say.
+  /// Waits for the step's forwards. Replaces sampled by the tokens of all ranks.
   static void take_sampled(const PlannedStep& step, std::vector<EngineRank>& ranks,
                            FlatLists<TokenId>& sampled);
-  /// The oldest step is over.
+  /// The oldest step came back.
   void end_step() { progress_.update(); }
 
-  // What a drain begins and ends with.
+  // The start and the end of a drain.
   static void begin_drain(std::vector<EngineRank>& ranks);
   static void end_drain(std::vector<EngineRank>& ranks);
   static bool is_copying(const std::vector<EngineRank>& ranks);

@@ -1,4 +1,4 @@
-/// What engines over devices draw: ranks and streams that are eager or lazy, transfers that fail,
+/// Draws for engines over devices: ranks and streams that are eager or lazy, failing transfers, and
 /// steps that are executed and polled in any order.
 
 #include "properties/engine/rooms.h"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kShapes[] = {"Fw", "Ff", "wfw", "w", "f", "f", "f", "f", "f"};
 constexpr std::string_view kShapesAlone[] = {"Fw", "wfw", "w", "f", "f", "f"};
-/// The simple connector needs full attention, and a window before whose last token there is some.
+/// The simple connector needs full attention, and a window longer than one token.
 constexpr std::string_view kShapesOfSimple[] = {"Ft", "tf", "f", "f", "f", "f"};
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"};
 constexpr std::array<std::string_view, 5> kFaults = {"copy", "wait", "record", "partial", "late"};
@@ -38,19 +38,19 @@ class DeviceDraws final : public Draws {
         can_fail_(config.connector<offloading::Record>() && !config.connector<simple::Record>()),
         progress_(config.ranks) {
     if (const auto* record = config.connector<offloading::Record>()) record_ = *record;
-    // Eager, usual, lazy; a compute stream that is as lazy as can be is driven by updates.
+    // Eager, usual, lazy. Only updates advance the laziest compute stream.
     constexpr std::array<std::uint32_t, 4> kLate = {1, 3, 6, 30};
     Lateness usual;
     for (std::uint32_t& late_in : usual) late_in = pick(choices, kLate);
     late_in_.resize(config.ranks, usual);
-    // Mostly one rank is late in all it does: its transfers outlive many steps.
+    // Mostly one rank is late with everything: its transfers last many steps.
     if (!choices.once_in(3)) late_in_[choices.below(config.ranks)] = {6, 30, 30};
     if (config.ranks > 1) apart_in_ = pick(choices, kApartIn);
   }
 
   void adjust(Habits& habits, Choices& choices) const override {
     habits.weights[static_cast<std::size_t>(Action::kStep)] = 200;
-    // Who does not read the GPU's cache, loads.
+    // Requests that do not read the GPU's cache load.
     if (choices.once_in(can_fail_ ? 3 : 2)) habits.skip_in = 2;
     // Long prompts with one prefix: now and then the GPU has kept a part of what a slot holds.
     if (record_ && record_->block_size_factor > 1 && choices.once_in(2)) {
@@ -76,7 +76,7 @@ class DeviceDraws final : public Draws {
     }
   }
 
-  /// Each stream half the time, so that an eager one leaves room for something else.
+  /// Tries each stream half the time, so that an eager one leaves room for other commands.
   std::optional<Command> next(Picture& picture, Choices& choices) override {
     if (picture.is_in_tail) return advance_in_turn();
     for (std::size_t stream = 0; stream < kStreams.size(); ++stream) {
@@ -91,7 +91,7 @@ class DeviceDraws final : public Draws {
 
   std::optional<Command> act(std::size_t place, Picture& /*picture*/, Choices& choices) override {
     if (place == 0) return Drain{role_};
-    // Mostly of a stream that may fail.
+    // Mostly on a stream that can fail.
     const bool loads_may = config_.groups.size() == 1 && config_.groups.front().is_full_attention();
     const bool stores_may = config_.profile != Profile::kV019;
     bool is_store = choices.once_in(2);
@@ -100,7 +100,7 @@ class DeviceDraws final : public Draws {
     return FailNext{role_, is_store ? "store" : "load", rank, std::string(pick(choices, kFaults))};
   }
 
-  /// Each stream of each rank that has work, and a step after each.
+  /// Advances each stream of each rank that has work, with a step after each.
   std::optional<Command> advance_in_turn() {
     const auto num_streams = static_cast<std::uint32_t>(kStreams.size());
     is_advanced_ = !is_advanced_ && (progress_.num_executed_by_one() > 0 || num_transfers_ > 0);
@@ -110,7 +110,7 @@ class DeviceDraws final : public Draws {
     return Advance{role_, std::string(kStreams[stream]), num_turns_ / num_streams % config_.ranks};
   }
 
-  /// What can be done in any order, is.
+  /// Takes execute, poll and schedule in any possible order.
   std::optional<Command> step(EngineRole role, const Picture& picture,
                               Choices& choices) const override {
     if (role != role_) return std::nullopt;
@@ -162,7 +162,7 @@ class DeviceDraws final : public Draws {
     const auto length = static_cast<std::uint32_t>(command.tokens.size());
     if (record_ && choices.once_in(12)) command.max_offload_tokens = choices.below(length + 2);
   }
-  /// The model samples.
+  /// The model samples, not the command.
   void add_to(Update& command, const Picture& /*picture*/, Choices& /*choices*/) override {
     const EngineRole engine = command.engine;
     command = {};
@@ -182,11 +182,11 @@ class DeviceDraws final : public Draws {
   using Lateness = std::array<std::uint32_t, kStreams.size()>;
 
   std::vector<Lateness> late_in_;  ///< by rank and stream
-  std::uint32_t apart_in_ = 0;     ///< how often a rank executes or is polled alone; 0: never
+  std::uint32_t apart_in_ = 0;  ///< a rank executes or polls alone in one step of so many; 0: never
   RankProgress progress_;
   std::uint32_t num_transfers_ = 0;
-  bool is_advanced_ = false;     ///< by the last command of a tail
-  std::uint32_t num_turns_ = 0;  ///< of streams, in tails
+  bool is_advanced_ = false;     ///< the last command of the tail was an advance
+  std::uint32_t num_turns_ = 0;  ///< of streams, in the tail
 };
 
 }  // namespace
@@ -228,7 +228,7 @@ Config draw_pair(Config config, Choices& choices) {
   const nixl::Record nixl = nixl::draw_pair(choices, config);
   config.consumer_ranks = config.ranks = 1 + choices.below(2);
   config.enable_caching = !choices.once_in(8);
-  // With another step under way upstream may read into blocks to which its forward still writes.
+  // With another step under way upstream may read into blocks that its forward still writes.
   config.max_concurrent_batches = 1;
   if (choices.once_in(3)) {
     config.connectors = ConnectorList{nixl};
@@ -290,7 +290,7 @@ Config draw_config_of_others(Choices& choices) {
     draw_record(choices, config.edit_connector<offloading::Record>());
     auto& multi = config.edit_connector<MultiRecord>();
     if (choices.once_in(2)) std::swap(multi.children.front(), multi.children.back());
-    // Blocks are soon somebody else's.
+    // Other requests soon get the blocks.
     if (!choices.once_in(4)) config.num_gpu_blocks = 5 + choices.below(4);
     // Without the rule a store of one child reads blocks into which the other one loads
     // (cases/engine/on_device/races/).

@@ -1,8 +1,7 @@
 #pragma once
 
-/// Reads over the network between the devices of a pair, rank by rank: whole blocks, which are
-/// copied when a read ends. What a read that fails leaves in the blocks that it was to write is
-/// nobody's.
+/// Reads over the network between the devices of a pair, rank by rank. Whole blocks are copied when
+/// a read ends. A failed read leaves content of no request in the blocks that it writes.
 
 #include <cstdint>
 #include <map>
@@ -18,7 +17,7 @@ namespace kvfence::engine::on_device {
 
 class RemoteReads final : public ReadCarrier {
  public:
-  /// Nothing is read. The ranks outlive it, or the next start; block_size: tokens of a block.
+  /// Starts without reads. The ranks outlive it, or the next start. block_size: tokens of a block.
   void start(std::vector<EngineRank>& producer, std::vector<EngineRank>& consumer,
              std::uint32_t block_size);
 
@@ -39,7 +38,7 @@ class RemoteReads final : public ReadCarrier {
   std::vector<EngineRank>* producer_ = nullptr;
   std::vector<EngineRank>* consumer_ = nullptr;
   std::uint32_t block_size_ = 0;
-  std::map<ReadId, Begun> begun_;  ///< of which the owner does not know that they are over
+  std::map<ReadId, Begun> begun_;  ///< the owner does not know their end yet
 };
 
 }  // namespace kvfence::engine::on_device

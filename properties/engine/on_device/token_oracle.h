@@ -1,6 +1,6 @@
 #pragma once
 
-/// The first rule of engines over devices, alone: what a request says is what it would have said
+/// The first rule of engines over devices: a request samples the tokens that it would sample
 /// without any cache.
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace kvfence::engine::on_device {
 
 class TokenOracle {
  public:
-  /// What a request was given and what it said.
+  /// A request's prompt and the tokens that it sampled.
   struct Sequence {
     std::optional<std::string> cache_salt;
     std::vector<TokenId> tokens;
@@ -29,7 +29,7 @@ class TokenOracle {
   explicit TokenOracle(std::vector<std::uint32_t> windows) : windows_(std::move(windows)) {}
 
   std::optional<Divergence> check(const Command& command, const Observation& observation);
-  /// Null: nobody was added by that name.
+  /// Null: no request of that name was added.
   const Sequence* find(const std::string& request) const;
 
  private:

@@ -1,6 +1,6 @@
-/// What a scheduler alone draws, or under the scripted connector: every setting of the scheduler,
-/// drafts, grammars, stop tokens, LoRA adapters; loads that come late or fail, blocks that are
-/// held, each by what commands say.
+/// Draws for a scheduler without connector, or with the scripted one: every setting of the
+/// scheduler, drafts, grammars, stop tokens, LoRA adapters. Commands make loads late or failing,
+/// and blocks held.
 
 #include "properties/engine/rooms.h"
 
@@ -26,7 +26,7 @@
 namespace kvfence::engine::scheduler {
 namespace {
 
-/// One configuration in so many runs more requests in a step than this.
+/// One configuration in so many runs more than kCrowd requests in a step.
 constexpr std::uint32_t kCrowdOnceIn = 24;
 constexpr std::uint32_t kCrowd = 32;
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums wrap around
@@ -62,7 +62,7 @@ class SchedulerDraws final : public Draws {
   }
 
   std::span<const std::uint32_t> weights() const override { return kWeights; }
-  /// Everything, but for what needs a connector with workers, or a second engine.
+  /// Everything except members for a connector with workers or a second engine.
   bool bends(std::string_view member) const override {
     return member != "max_offload_tokens" && member != "do_remote_decode";
   }
@@ -97,7 +97,7 @@ class SchedulerDraws final : public Draws {
     command.grammar = choices.once_in(8);
   }
 
-  /// Some sample something of their own.
+  /// Some requests sample tokens of their own.
   void add_to(Update& command, const Picture& picture, Choices& choices) override {
     command.token = draw_token(choices);
     command.samples.clear();
@@ -124,8 +124,8 @@ class SchedulerDraws final : public Draws {
   }
 
   const std::uint32_t stop_in_;   ///< one sampled token in so many may stop a request
-  const bool is_last_first_;      ///< who comes later is more urgent
-  const std::uint32_t num_seqs_;  ///< a step's requests at most
+  const bool is_last_first_;      ///< later requests have a better priority
+  const std::uint32_t num_seqs_;  ///< the maximum of a step's requests
   const std::uint32_t capacity_;
 };
 
@@ -198,10 +198,10 @@ class ScriptedDraws final : public Draws {
   }
 
  private:
-  /// Of a request whose tokens are loaded while it waits.
+  /// A load for which the request waits.
   enum class Load : std::uint8_t { kUnderWay, kReported, kAborted };
 
-  /// Whose tokens the connector loads in the step.
+  /// Records the requests whose tokens the connector loads within the step.
   void take_in_step(const Picture& picture, const Observation& now) {
     auto& loaded = loaded_.emplace_back();
     for (const ConnectorCall& call : now.connector_calls.or_empty()) {
@@ -219,7 +219,7 @@ class ScriptedDraws final : public Draws {
     return found != loads_.end() && found->second == load;
   }
 
-  /// Reports of loads and transfers that are due, each as late as it likes.
+  /// Adds due reports of loads and transfers, each with a drawn delay.
   void add_reports(const Picture& picture, Choices& choices, Update& command) const {
     for (const RequestState& state : picture.engine().known) {
       const bool loads = is_in(Load::kUnderWay, state.id);
@@ -260,7 +260,7 @@ class ScriptedDraws final : public Draws {
   }
 
   const bool has_groups_;
-  const std::uint32_t external_in_;  ///< one request in so many is known to the connector
+  const std::uint32_t external_in_;  ///< the connector has a hit for one request in so many
   const std::uint32_t hold_in_;      ///< one request in so many leaves its blocks held
   const std::uint32_t late_in_;      ///< a report that is due comes once in so many updates
   const std::uint32_t fail_in_;      ///< one step with loads in so many has invalid blocks
@@ -300,7 +300,7 @@ void draw_speculation(Choices& choices, Config& config) {
   draw_drafts(choices, config);
 }
 
-/// What goes with everything: a pool for one kind of blocks.
+/// A pool with one kind of blocks, valid with all other settings.
 void make_plain(Config& config) {
   config.groups = {full(config.hash_block_size)};
   config.retention_interval.reset();
@@ -340,7 +340,7 @@ Config draw_config(Choices& choices) {
   const bool has_connector =
       choices.once_in(2) && std::ranges::none_of(config.groups, kv_cache::is_mamba_align);
   if (has_connector) config.connectors->emplace_back(ScriptedRecord());
-  // Mamba align wants whole blocks in every step.
+  // Mamba align needs whole blocks in every step.
   for (const KVCacheSpec& spec : config.groups) {
     if (!kv_cache::is_mamba_align(spec)) continue;
     config.max_num_scheduled_tokens = 0;
@@ -349,7 +349,7 @@ Config draw_config(Choices& choices) {
       config.long_prefill_token_threshold += spec.block_size;
     }
   }
-  // Not every profile takes a retention interval or eagle by group, nor every kind eagle.
+  // Some profiles refuse a retention interval or eagle by group, and some kinds refuse eagle.
   if (!is_accepted(config)) config.retention_interval.reset();
   if (!is_accepted(config)) config.eagle_groups.clear();
   if (!is_accepted(config)) config.use_eagle = false;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The SimpleCPUOffloadConnector in an engine: its command, and what is observed of it.
+/// The SimpleCPUOffloadConnector in an engine: its command and its observations.
 
 #include <vector>
 
@@ -20,7 +20,7 @@ class Facet {
 
   static void observe_plan(const SimpleCPUOffloadMetadata& metadata, Observed& observed);
   static void observe_numbers(const SimpleCPUOffloadScheduler& connector, Observed& observed);
-  /// Over a device the copies are the device's.
+  /// On a device the copies are the device's.
   void observe_state(const SimpleCPUOffloadScheduler& connector,
                      const std::vector<EngineRank>& ranks, const SchedulerObserver& observer,
                      Observed& observed);

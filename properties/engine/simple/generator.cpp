@@ -1,5 +1,5 @@
-/// What engines with a SimpleCPUOffloadConnector draw: two small block pools that run out all the
-/// time, copy engines that are eager, lazy or uneven between the ranks and directions.
+/// Draws for engines with a SimpleCPUOffloadConnector: two small block pools that often run out,
+/// and copy engines that are eager, lazy or uneven between the ranks and directions.
 
 #include "properties/engine/rooms.h"
 
@@ -23,7 +23,7 @@ const LeftOut kWindowOfOne(LeftOut::By::kGenerator, "engine.simple: a window of 
                            "loads it into the null block",
                            "engine/simple/left_out/a_window_of_one_token.kvs");
 
-/// The profile's rules, or now and then a mixture.
+/// Draws the profile's rules, or now and then a mixture.
 void draw_rules(Choices& choices, Record& record) {
   for (auto* rule :
        {&record.simple_offload_pins_hits, &record.simple_offload_skips_stores_under_way,
@@ -44,7 +44,7 @@ class CopyDraws final : public Draws {
     if (now.of(role_).copies.has_value()) copies_ = *now.of(role_).copies;
   }
 
-  /// One try per rank and direction, at its oldest copy.
+  /// Tries once per rank and direction to advance the oldest copy.
   std::optional<Command> next(Picture& picture, Choices& choices) override {
     std::array<std::vector<bool>, 2> tried;
     tried.fill(std::vector<bool>(num_ranks_));
