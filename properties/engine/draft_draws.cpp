@@ -21,7 +21,7 @@ constexpr std::uint32_t kWeights[] = {4};  // drafts out of turn
 class DraftDraws final : public Draws {
  public:
   explicit DraftDraws(const Config& config)
-      : num_drafts_(config.num_speculative_tokens), are_told_(!config.async_scheduling) {
+      : num_drafts_(config.num_speculative_tokens), has_draft_commands_(!config.async_scheduling) {
     if (!config.has_device()) return;
     for (const KVCacheSpec& group : config.groups) windows_.push_back(group.sliding_window);
     on_device_.emplace(windows_);
@@ -35,7 +35,7 @@ class DraftDraws final : public Draws {
     const auto* const update = picture.accepted<Update>(now);
     if (!update) return;
     to_draft_.clear();
-    if (!are_told_) return;
+    if (!has_draft_commands_) return;
     for (const RequestOutput& output : now.of(update->engine).outputs.or_empty()) {
       to_draft_.push_back({{update->engine}, output.request, {}});
     }
@@ -52,7 +52,7 @@ class DraftDraws final : public Draws {
   std::optional<Command> act(std::size_t /*place*/, Picture& picture, Choices& choices) override {
     const EngineRole engine = picture.draw_engine(choices);
     const std::vector<RequestState>& known = picture.of(engine).known;
-    if (known.empty() || !are_told_) return std::nullopt;
+    if (known.empty() || !has_draft_commands_) return std::nullopt;
     return with_drafts({{engine}, pick(choices, known).id, {}}, choices);
   }
 
@@ -78,7 +78,7 @@ class DraftDraws final : public Draws {
   }
 
   const std::uint32_t num_drafts_;
-  const bool are_told_;
+  const bool has_draft_commands_;
   std::vector<std::uint32_t> windows_;
   std::optional<on_device::TokenOracle> on_device_;  ///< knows the requests' tokens
   /// For a request that sampled in the last update and has no drafts yet.

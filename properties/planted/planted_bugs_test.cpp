@@ -36,7 +36,7 @@ struct Canaries {
   std::size_t mostly_shrunk_max = 15;
   /// Bugs that the rules need not find.
   std::set<std::string_view> need_the_reference = {};
-  /// These need a state that comes once in half a million commands: the rules run its scenario.
+  /// These need a state that comes once in half a million commands: the rules run a scenario.
   std::set<std::string_view> rules_get_the_scenario = {};
 };
 
