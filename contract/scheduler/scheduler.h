@@ -53,7 +53,7 @@ constexpr auto words_of(KVLoadFailurePolicy) {
 /// A speculative token that only the worker knows: asynchronous scheduling plans with it.
 inline constexpr TokenId kPlaceholderTokenId = 0xFFFF'FFFF;
 
-/// What a scheduler is told besides its KV cache.
+/// What a scheduler is configured with besides its KV cache.
 struct SchedulerSettings {
   SchedulingPolicy policy = SchedulingPolicy::kFCFS;
   std::uint32_t max_num_seqs = 0;                  ///< requests that run at once

@@ -187,7 +187,7 @@ class SynchronousConnectorWorker : public KVConnectorWorker {
 
  protected:
   /// Requires: a step is under way.
-  const SynchronousConnectorMetadata& told() const {
+  const SynchronousConnectorMetadata& step_metadata() const {
     return metadata_of<SynchronousConnectorMetadata>(bound_metadata());
   }
 

@@ -91,7 +91,7 @@ class DecodeBenchConnectorWorker final
   using Cloning::Cloning;
 
   void start_load_kv() override {
-    for (const BlockFill& fill : told().fills) {
+    for (const BlockFill& fill : step_metadata().fills) {
       for (std::uint32_t i = 0; i < kv_cache_.num_layers(); ++i) {
         const std::uint32_t layer = kv_cache_.first_layer() + i;
         FilledBlocks& filled = report_.filled.emplace_back();

@@ -226,7 +226,7 @@ class ExampleConnectorWorker final
   void start_load_kv() override {
     const std::uint32_t first_layer = kv_cache_.first_layer();
     const std::uint32_t end_layer = first_layer + kv_cache_.num_layers();
-    for (const FileTransfer& transfer : told().transfers) {
+    for (const FileTransfer& transfer : step_metadata().transfers) {
       if (transfer.store) continue;
       for (std::uint32_t layer = first_layer; layer < end_layer; ++layer) {
         if (!load(transfer, layer)) return;
@@ -235,7 +235,7 @@ class ExampleConnectorWorker final
   }
 
   void save_kv_layer(std::uint32_t layer) override {
-    for (const FileTransfer& transfer : told().transfers) {
+    for (const FileTransfer& transfer : step_metadata().transfers) {
       if (transfer.store && !save(transfer, layer)) return;
     }
   }

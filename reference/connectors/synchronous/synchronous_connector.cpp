@@ -140,7 +140,7 @@ class ExampleConnectorWorker final
 
   // Source: vLLM v0.19.0 example_connector.py start_load_kv; upstream raises where this one reports
   void start_load_kv() override {
-    for (const FileTransfer& request : told().transfers) {
+    for (const FileTransfer& request : step_metadata().transfers) {
       if (request.store) continue;
       for (std::uint32_t i = 0; i < kv_cache_.num_layers(); ++i) {
         const std::uint32_t layer = kv_cache_.first_layer() + i;
@@ -160,7 +160,7 @@ class ExampleConnectorWorker final
 
   // Source: vLLM v0.19.0 example_connector.py save_kv_layer; upstream raises where this one reports
   void save_kv_layer(std::uint32_t layer) override {
-    for (const FileTransfer& request : told().transfers) {
+    for (const FileTransfer& request : step_metadata().transfers) {
       if (!request.store) continue;
       std::vector<KVSymbol> symbols;
       for (const BlockId block : request.blocks) {
@@ -248,7 +248,7 @@ class DecodeBenchConnectorWorker final
   // Source: vLLM v0.19.0 decode_bench_connector.py DecodeBenchConnectorWorker.start_fill_kv,
   // _fill_blocks, register_kv_caches
   void start_load_kv() override {
-    for (const BlockFill& fill : told().fills) {
+    for (const BlockFill& fill : step_metadata().fills) {
       const std::vector<BlockId>& blocks_of_group_0 = fill.blocks.front();
       for (std::uint32_t i = 0; i < kv_cache_.num_layers(); ++i) {
         const std::uint32_t layer = kv_cache_.first_layer() + i;
