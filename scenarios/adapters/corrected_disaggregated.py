@@ -58,7 +58,7 @@ def corrected_halves(scheduler_half: Any, worker_half: Any, uncorrected: FrozenS
                     for remote, of_group in zip(params["remote_block_ids"], places))
 
         def build_connector_meta(self, scheduler_output: Any) -> Any:
-            """Heartbeats as the workers are told of them: what happens later is told later."""
+            """The metadata gets its own copy of the heartbeats: later changes belong to later metadata."""
             meta = super().build_connector_meta(scheduler_output)
             if hasattr(meta, "heartbeat_by_engine"):
                 meta.heartbeat_by_engine = {
@@ -81,13 +81,13 @@ def corrected_halves(scheduler_half: Any, worker_half: Any, uncorrected: FrozenS
 
         def request_finished(self, request: Any, block_ids: Any) -> Tuple[bool, Any]:
             """finished_without_blocks; and blocks_from_the_end: upstream leaves some of those before a window away."""
-            is_held, told = super().request_finished(request, block_ids)
+            is_held, params = super().request_finished(request, block_ids)
             if is_held and corrects("blocks_from_the_end"):
-                told["remote_block_ids"] = block_ids
-            if told is not None and not is_held and corrects("finished_without_blocks"):
+                params["remote_block_ids"] = block_ids
+            if params is not None and not is_held and corrects("finished_without_blocks"):
                 self._reqs_not_processed.add(request.request_id)
                 return False, None
-            return is_held, told
+            return is_held, params
 
     class CorrectedWorker(worker_half):
         transport: ScriptedTransport

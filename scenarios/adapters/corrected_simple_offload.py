@@ -13,7 +13,7 @@ CORRECTIONS = {
     "stale_window_blocks": "a block that a window gave back and that was used anew is stored for the old request too,"
                            " under its new key; the same block twice in one store corrupts the GPU's free queue",
     "flush_of_queued_copies": "a flush waits for the copies that the copying thread has started, not for queued ones",
-    "evictions_told_as_gpu": "evictions from CPU memory are told as removals from the GPU's, and stores never",
+    "evictions_reported_as_gpu": "evictions from CPU memory are reported as removals from the GPU's, and stores never",
     "reset_raises": "reset_cache raises, when the GPU's pool was reset already",
 }
 
@@ -41,9 +41,9 @@ def corrected_halves(connector: Any, scheduler_half: Any, worker_half: Any, stor
             return dataclasses.replace(meta, load_event_to_reqs=requests_of)
 
         def take_events(self) -> Iterable[Any]:
-            """evictions_told_as_gpu."""
+            """evictions_reported_as_gpu."""
             events = super().take_events()
-            return () if corrects("evictions_told_as_gpu") else events
+            return () if corrects("evictions_reported_as_gpu") else events
 
         def reset_cache(self) -> Optional[bool]:
             """reset_raises."""

@@ -36,7 +36,7 @@ def corrected_example_connector(base: Any, uncorrected: FrozenSet[str] = frozens
         def build_connector_meta(self, scheduler_output: Any) -> Any:
             """stores_uncomputed_tokens."""
             meta = super().build_connector_meta(scheduler_output)
-            # A transfer's request is told by its list of blocks, which is made for this step.
+            # A transfer does not name its request; its list of blocks, made for this step, identifies it.
             cached = scheduler_output.scheduled_cached_reqs
             name_of = {id(new.block_ids[0]): new.req_id for new in scheduler_output.scheduled_new_reqs}
             name_of.update([(id(blocks[0]), name) for name, blocks in zip(cached.req_ids, cached.new_block_ids)

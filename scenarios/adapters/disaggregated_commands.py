@@ -28,9 +28,9 @@ class OfPair(UpstreamScheduler):
         self._role = role
         self.has_readers = role == "producer"
         self.prefix = "" if role == "producer" else f"{role}_"
-        # What each request that finished told, and what was told last.
-        self.told: Dict[str, Dict[str, Any]] = {}
-        self._told_now: List[str] = []
+        # The transfer parameters of each finished request, and the requests that finished last.
+        self.transfer_params: Dict[str, Dict[str, Any]] = {}
+        self._finished_now: List[str] = []
 
     def _can_end_with(self, status: str) -> bool:
         return status in ("finished_aborted", "finished_error")
@@ -42,17 +42,17 @@ class OfPair(UpstreamScheduler):
 
     def _output_text(self, output: Any) -> str:
         if output.kv_transfer_params and "remote_block_ids" in output.kv_transfer_params:
-            self.told[output.request_id] = output.kv_transfer_params
-            self._told_now.append(output.request_id)
+            self.transfer_params[output.request_id] = output.kv_transfer_params
+            self._finished_now.append(output.request_id)
         return super()._output_text(output)
 
     def _report_text(self, report: Any) -> str:
         if self._role == "consumer":
             return ""
-        return f" finished_prefills=[{' '.join(map(self._prefill_text, self._told_now))}]"
+        return f" finished_prefills=[{' '.join(map(self._prefill_text, self._finished_now))}]"
 
     def _prefill_text(self, name: str) -> str:
-        blocks = [block for group in self.told[name]["remote_block_ids"] for block in group if block]
+        blocks = [block for group in self.transfer_params[name]["remote_block_ids"] for block in group if block]
         return f"(prefill request={self._name_texts[name]} blocks={print_integers(blocks)})"
 
     def _plan_text(self, output: Any) -> str:
@@ -90,7 +90,7 @@ class UpstreamDisaggregated(OfPair):
         return self._nixl.schedulers[self._role]
 
     def _run_workers(self, scheduler_output: Any) -> Any:
-        self._told_now = []
+        self._finished_now = []
         return self._nixl.run_step(self._role, scheduler_output)
 
 

@@ -106,14 +106,14 @@ class UpstreamEngine:
             return "error=unknown_request"
         if not is_new:
             return "error=already_declared"
-        told = self._schedulers["producer"].told.get(name)
-        if told is None:
+        params = self._schedulers["producer"].transfer_params.get(name)
+        if params is None:
             return "error=not_finished"
         # A router sends it as JSON.
-        answer = consumer.add(request, copy.deepcopy(told))
+        answer = consumer.add(request, copy.deepcopy(params))
         # A second reader could fail, and nobody would report it.
         if answer == "error=none" and not reports_failed_reads(self._config.groups):
-            del self._schedulers["producer"].told[name]
+            del self._schedulers["producer"].transfer_params[name]
         return answer
 
     def observe(self, state: bool) -> str:

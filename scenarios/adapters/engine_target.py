@@ -52,7 +52,7 @@ def choice(name: str, words: tuple) -> FieldKind:
 
 
 class Scripted(NamedTuple):
-    """It answers as commands tell it to. The members are those of a child of a MultiConnector."""
+    """Commands set its answers. The members are those of a child of a MultiConnector."""
 
     connector_class: str = "a"  # key: class
     hma: bool = True

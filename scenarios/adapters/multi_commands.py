@@ -50,7 +50,7 @@ class _Connectors:
         module.KVConnectorFactory = SimpleNamespace(
             get_connector_class=lambda transfer: classes[transfer.place],
             supports_hma_config=lambda transfer: take_groups[transfer.place])
-        connector_type = _telling(corrected_multi_connector(module, uncorrected), children)
+        connector_type = _recording(corrected_multi_connector(module, uncorrected), children)
 
         def make(role: Any, rank: Optional[int]) -> Any:
             places = [{"place": place, "child": child} for place, child in enumerate(of_config)]
@@ -76,12 +76,12 @@ class _Connectors:
             else:
                 rank.register_kv_caches({})
         handshakes = {number: rank.get_handshake_metadata() for number, rank in enumerate(self.ranks)}
-        told = {number: handshake for number, handshake in handshakes.items() if handshake is not None}
+        given = {number: handshake for number, handshake in handshakes.items() if handshake is not None}
         if hasattr(self.scheduler, "set_xfer_handshake_metadata_pp_aware"):
             self.scheduler.set_xfer_handshake_metadata_pp_aware(
-                {(0, number): handshake for number, handshake in told.items()})
+                {(0, number): handshake for number, handshake in given.items()})
         else:
-            self.scheduler.set_xfer_handshake_metadata(told)
+            self.scheduler.set_xfer_handshake_metadata(given)
 
     def shut_down(self) -> None:
         """As upstream's EngineCore.shutdown, with each rank a process of its own."""
@@ -92,13 +92,13 @@ class _Connectors:
                 pass
 
 
-def _telling(connector_type: Any, children: ScriptedChildren) -> Any:
-    """The same, which notes what clients get, and who loads."""
+def _recording(connector_type: Any, children: ScriptedChildren) -> Any:
+    """The same, which records what clients get, and which child loads."""
 
-    class Telling(connector_type):
+    class Recording(connector_type):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
-            self.loading: Dict[str, int] = {}  # who waits for a load, and the child that loads
+            self.loading: Dict[str, int] = {}  # the requests that wait for a load, and the child that loads
             self._would_load_async = False
 
         def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Any:
@@ -125,8 +125,8 @@ def _telling(connector_type: Any, children: ScriptedChildren) -> Any:
             # With a child that takes one group alone upstream calls request_finished, which noted it.
             return children.note_client_params(request, answer) if self._all_support_hma else answer
 
-        Telling.request_finished_all_groups = request_finished_all_groups
-    return Telling
+        Recording.request_finished_all_groups = request_finished_all_groups
+    return Recording
 
 
 class UpstreamMulti(UpstreamScheduler):
@@ -138,7 +138,7 @@ class UpstreamMulti(UpstreamScheduler):
         others = [type(child).__name__ for child in config.connector.children
                   if not isinstance(child, (Scripted, Nixl))]
         if others:
-            # Each of them stands over copies or storage of its own, and tells of them in its own commands' classes.
+            # Each of them has copies or storage of its own, which only its own commands' classes report.
             raise Unsupported(f"(multi ...) over {', '.join(others)}: upstream's is served over Scripted and Nixl alone")
         self._uncorrected = uncorrected
         self._start_engine(modules, config, world)

@@ -173,8 +173,8 @@ class UpstreamScheduler:
     def update(self, token, accepted, samples, finished_recving, finished_sending, invalid_blocks, reports) -> str:
         if not self._world.knows([name for name, _ in samples] + finished_recving + finished_sending):
             return "error=unknown_request"
-        is_notified = finished_recving or finished_sending or invalid_blocks
-        if is_notified and self.has_workers or reports:
+        has_transfer_results = finished_recving or finished_sending or invalid_blocks
+        if has_transfer_results and self.has_workers or reports:
             return "error=not_in_config"
         if not self._scheduler.in_flight:
             return "error=no_step_in_flight"
@@ -183,7 +183,7 @@ class UpstreamScheduler:
             return "error=wrong_token_count"
         if self.has_workers:
             return self._run_step(sampled)
-        if is_notified:
+        if has_transfer_results:
             code = self._report_refusal(finished_recving, finished_sending, invalid_blocks)
             if code is not None:
                 return f"error={code}"

@@ -1,4 +1,4 @@
-"""Connectors that answer as they are told and write down their calls: contract/scripted/scripted_connector.h, for
+"""Connectors whose answers are set by commands and that record their calls: contract/scripted/scripted_connector.h, for
 upstream. One is a scheduler's own, the others are children of a MultiConnector.
 """
 

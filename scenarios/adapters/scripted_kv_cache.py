@@ -39,7 +39,7 @@ class Layer:
 
     def __init__(self, number: int, num_blocks: int, block_size: int,
                  written: Callable[[int, List[int], List[int]], None], filled: Callable[[int, List[int]], None]):
-        """written(number, blocks, symbols), filled(number, blocks): told of what a connector did."""
+        """written(number, blocks, symbols), filled(number, blocks): called for what a connector did."""
         self.number = number  # of all ranks' layers
         self.shape = (num_blocks, 2, block_size)
         self.symbols = [NOTHING_COMPUTED] * (num_blocks * block_size)

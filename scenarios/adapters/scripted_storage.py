@@ -1,7 +1,7 @@
 """Folders with a file a layer, as contract/connectors/synchronous/shared_storage.h has them, on real files in a folder of their own.
 
 Files are those of safetensors: 8 bytes with the length of a header, the header, the tensor. A storage stands for what
-upstream's ExampleConnector calls of `os` and of `safetensors.torch`; operations fail as told beforehand.
+upstream's ExampleConnector calls of `os` and of `safetensors.torch`; commands choose the operations that fail.
 """
 
 from __future__ import annotations

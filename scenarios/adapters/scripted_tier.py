@@ -1,4 +1,4 @@
-"""A secondary tier that answers as it is told and writes down its calls: contract/scripted/scripted_tier.h, for upstream."""
+"""A secondary tier whose answers are set by commands and that records its calls: contract/scripted/scripted_tier.h, for upstream."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def requests_of(message: bytes) -> List[str]:
 class ScriptedTransport:
     def __init__(self) -> None:
         self.now = 0
-        # In the order of submission; those that a rank was told of are gone.
+        # In the order of submission; those whose end a rank has seen are gone.
         self.reads: Dict[int, Read] = {}
         # In the order of sending; those that were lost or seen are gone.
         self.notices: Dict[int, Notice] = {}
@@ -79,7 +79,7 @@ class ScriptedTransport:
             read.progress = "failed"
 
     def forget(self, read: Read) -> None:
-        """Its rank was told of its end."""
+        """Its rank has seen its end."""
         self.reads.pop(read.number, None)
 
     def send(self, rank: int, remote_rank: int, message: bytes) -> None:

@@ -797,7 +797,7 @@ CORRECTED_SIMPLE_OFFLOAD = (
      ("num_gpu_blocks=5", "add_request id=A tokens=[1 1 1 1 1 1 1]", "add_request id=B tokens=[2 2 2 2]",
       *("schedule", "update") * 3),
      "completed_jobs=[(completed job=0 num_workers=1)]", "completed_jobs=[]"),
-    *(("evictions_told_as_gpu", (profile,),
+    *(("evictions_reported_as_gpu", (profile,),
        ("connectors=[(simple num_cpu_blocks=2)]", "add_request id=A tokens=[1 1 1 1] max_tokens=2",
         *("schedule", "update") * 2,
         "advance_copy store=true", "add_request id=B tokens=[2 2 2 2]", *("schedule", "update") * 2),
@@ -1042,7 +1042,7 @@ class Story(unittest.TestCase):
             fields = parse_line("-> " + expected).expectation
             self.assertEqual({key: reply.get(key, "absent") for key in fields}, fields, command)
 
-    def tell(self, program, profile, *arguments):
+    def check_story(self, program, profile, *arguments):
         opening = ["target block_pool", f"config num_gpu_blocks=7 profile={profile}"]
         replies = converse(program, *opening, *[command for command, _ in STORY], arguments=arguments)
         self.assertEqual(replies[1], {})
@@ -1051,7 +1051,7 @@ class Story(unittest.TestCase):
 
 class Wire(unittest.TestCase):
     def test_replies_survive_a_breakdown(self):
-        """Else kvfence could not tell which of the commands that it wrote ahead broke the implementation."""
+        """Without them kvfence would not know which of the commands that it wrote ahead broke the implementation."""
         program = ("import sys; sys.path.insert(0, sys.argv[1]); from wire import serve;"
                    " serve(lambda line: {'a': '-> x=1', 'b': '-> x=2'}[line])")
         child = subprocess.run([sys.executable, "-B", "-c", program, str(HERE)], input="a\nb\nc\na\n", timeout=60,
@@ -1062,7 +1062,7 @@ class Wire(unittest.TestCase):
 
 class MinimalPool(Story):
     def test_story(self):
-        self.tell("minimal_pool.py", "v0.19")
+        self.check_story("minimal_pool.py", "v0.19")
 
     def test_protocol(self):
         replies = converse(
@@ -1097,8 +1097,8 @@ class Release(Story):
                         status=status, environment=environment)
 
     def test_story(self):
-        self.tell("vllm.py", self.profile)
-        self.tell("vllm.py", self.profile, "--release", RELEASE_OF_PROFILE[self.profile])
+        self.check_story("vllm.py", self.profile)
+        self.check_story("vllm.py", self.profile, "--release", RELEASE_OF_PROFILE[self.profile])
 
     def ask_manager(self, config, *lines):
         replies = self.ask("target kv_cache", f"config profile={self.profile} {config}", *lines)
@@ -1151,8 +1151,8 @@ class Release(Story):
     def test_scheduler(self):
         replies = self.ask_scheduler("connectors=[(scripted)]", *[command for command, _ in SCHEDULER])
         self.check_replies(replies, SCHEDULER)
-        told = [call.fields["request"] for call in replies[0].get("connector_calls", [])]
-        self.assertEqual(told, ["A"] if self.profile == "v0.23" else [])
+        notified = [call.fields["request"] for call in replies[0].get("connector_calls", [])]
+        self.assertEqual(notified, ["A"] if self.profile == "v0.23" else [])
 
     def test_asynchronous_scheduler(self):
         """Plans with drafts that nobody knows yet; a victim takes what was under way for it."""
@@ -1201,9 +1201,9 @@ class Release(Story):
         replies = self.ask("target engine", f"config profile={self.profile} assembly=offloading ranks=2",
                            *[command for command, _ in story])[2:]
         self.check_replies(replies, story)
-        (told,) = replies[17 if self.profile == "v0.23" else 21]["events"]
-        self.assertEqual((told.verb, told.fields["medium"], told.fields["token_ids"]), ("stored", "CPU", []))
-        self.assertEqual([[told_hash] for told_hash in told.fields["block_hashes"]],
+        (event,) = replies[17 if self.profile == "v0.23" else 21]["events"]
+        self.assertEqual((event.verb, event.fields["medium"], event.fields["token_ids"]), ("stored", "CPU", []))
+        self.assertEqual([[block_hash] for block_hash in event.fields["block_hashes"]],
                          [[key[:32]] for key in replies[3]["keys"][1:3]])
 
     def test_disaggregated(self):

@@ -34,7 +34,7 @@ class PlannedTransfer(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a step tells the workers."""
+    """What a step sends the workers."""
 
     loads: List[PlannedTransfer]
     stores: List[PlannedTransfer]
@@ -58,7 +58,7 @@ class Connectors:
         self.tiered: Optional[TieredManager] = None
         self._kv_offload = kv_offload
         self._scheduler_module = scheduler_module
-        # Whatever it calls a set keeps its order: keys are completed, and told, in the order of planning.
+        # Its sets keep their order: keys are completed, and reported, in the order of planning.
         scheduler_module.set = OrderedSet
         connector_type, module.OffloadingConnectorScheduler, module.OffloadingConnectorWorker = corrected_halves(
             module.OffloadingConnector, scheduler_module.OffloadingConnectorScheduler, half_of_worker,

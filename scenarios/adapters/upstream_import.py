@@ -165,7 +165,7 @@ class _Struct:
         super().__init_subclass__()
         for name in cls.__dict__.get("__annotations__", {}):
             default = cls.__dict__.get(name)
-            # msgspec copies empty mutable defaults; a dataclass has to be told.
+            # msgspec copies empty mutable defaults; a dataclass needs a factory.
             if isinstance(default, (dict, list, set)):
                 setattr(cls, name, dataclasses.field(default_factory=type(default)))
         dataclasses.dataclass(cls, kw_only=kw_only)

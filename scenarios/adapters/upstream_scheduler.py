@@ -201,7 +201,7 @@ def make_request(modules: Modules, name: str, tokens: List[int], block_hasher: O
 
 
 def compile_grammar(request: Any) -> None:
-    """Tells a request that waits for its grammar that it is there."""
+    """Gives a request that waits for its grammar one."""
     request.structured_output_request.grammar = object()
 
 

@@ -25,7 +25,7 @@ _HALVES = "vllm.v1.simple_kv_offload"
 
 
 class Plan(NamedTuple):
-    """What a step tells the workers. Events: None where there is none."""
+    """What a step sends the workers. Events: None where there is none."""
 
     load_event: Optional[int]
     load_gpu_blocks: Sequence[int]

@@ -190,7 +190,7 @@ class SynchronousConnectors(Workers):
         return self.run_step(scheduler_output)
 
     def _forward_context(self, rank: int, scheduler_output: Any) -> Any:
-        # 0.19.0 tells layouts of KV caches from the backend. The one with blocks before keys and values:
+        # 0.19.0 infers the layout of KV caches from the backend. The one with blocks before keys and values:
         backend = getattr(self._module, "TritonAttentionMetadata", SimpleNamespace)
         layers = {layer_name(layer.number): SimpleNamespace(kv_cache=layer) for layer in self._layers[rank]}
         has_tokens = scheduler_output.total_num_scheduled_tokens > 0

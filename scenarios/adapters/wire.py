@@ -51,7 +51,7 @@ def serve(answer: Callable[[str], str]) -> None:
             try:
                 reply = answer(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
             except BaseException:
-                # The replies so far tell which command the implementation broke down on.
+                # The replies so far show which command the implementation broke down on.
                 if replies:
                     _write(replies_to, replies)
                 raise

@@ -401,25 +401,25 @@ std::vector<EventRef> Auditor::what_fills(const Finding& finding) const {
       all.clear();
     }
   });
-  std::set<EventRef> told;
+  std::set<EventRef> relevant;
   for (const auto& [key, held] : all) {
-    if (held.copies > 0) told.insert(held.stored);
+    if (held.copies > 0) relevant.insert(held.stored);
   }
   std::set<Key> gone;
   for_each_event([&](const Event& event, EventRef at) {
     if (const auto* stored = std::get_if<StoredEvent>(&event)) {
-      if (told.count(at) == 0) return;
+      if (relevant.count(at) == 0) return;
       for (const EventHash& hash : stored->block_hashes) {
         const auto found = all.find({stored->group_idx, hash});
         if (found != all.end() && found->second.copies == 0) gone.insert(found->first);
       }
     } else if (const auto* removed = std::get_if<RemovedEvent>(&event)) {
       for (const EventHash& hash : removed->block_hashes) {
-        if (gone.count({removed->group_idx, hash}) > 0) told.insert(at);
+        if (gone.count({removed->group_idx, hash}) > 0) relevant.insert(at);
       }
     }
   });
-  return {told.begin(), told.end()};
+  return {relevant.begin(), relevant.end()};
 }
 
 std::vector<Arrival> Auditor::evidence_of(const Finding& finding) const {
@@ -457,8 +457,8 @@ std::vector<Arrival> Auditor::evidence_of(const Finding& finding) const {
     part.is_scene = !is_last;
     std::vector<ByteRange> ranges;
     for (std::uint32_t event = 0; event < decoded.ranges.size(); ++event) {
-      const bool is_notified = events.contains(event) || (is_last && event == finding.at.event);
-      if (is_notified) ranges.push_back(decoded.ranges[event]);
+      const bool is_kept = events.contains(event) || (is_last && event == finding.at.event);
+      if (is_kept) ranges.push_back(decoded.ranges[event]);
     }
     part.message.payload = payload_of(arrival.message.payload, decoded.batch, ranges);
   }

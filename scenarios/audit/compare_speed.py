@@ -67,8 +67,8 @@ class Indexer:
         for index, block_hash in enumerate(hashes):
             content = parent, tuple(tokens[index * size:(index + 1) * size]), None
             assert self._digest(self._dumps(content, canonical=True)) == block_hash, "the hash"
-            key, told = (group, block_hash), hash(content)
-            assert self.contents.setdefault(key, told) == told, "two contents"
+            key, digest = (group, block_hash), hash(content)
+            assert self.contents.setdefault(key, digest) == digest, "two contents"
             self.copies[key] = self.copies.get(key, 0) + 1
             parent = block_hash
         self.stored += len(hashes)

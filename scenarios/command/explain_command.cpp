@@ -34,7 +34,7 @@ std::optional<std::string_view> hiding_option(const Subject& subject) {
 }
 
 /// Requires: has_devices(scenario).
-DeviceStory tell(const Scenario& scenario, const std::string& planted_bug) {
+DeviceStory story_of(const Scenario& scenario, const std::string& planted_bug) {
   const bool is_worker = scenario.target->name == WorkerTarget::kName;
   return is_worker ? story_of_worker(scenario, planted_bug)
                    : story_of_engine(scenario, planted_bug);
@@ -70,7 +70,7 @@ int explain_command(const ExplainCommandOptions& options) {
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, {});
   std::printf("%s", outcome.message.c_str());
   if (!has_devices(*scenario) || hiding_option(options.subject)) return outcome.exit_code;
-  DeviceStory story = tell(*scenario, options.subject.planted_bug);
+  DeviceStory story = story_of(*scenario, options.subject.planted_bug);
   story.difference = outcome.report.divergence;
   std::printf("\n%s", story_text(story).c_str());
   const bool is_written =

@@ -665,7 +665,7 @@ class CommandLine {
   }
 
   void add_explain() {
-    const Options options = command("explain", "tell the story of a scenario, step by step",
+    const Options options = command("explain", "show what a scenario does, step by step",
                                     [&] { return explain_command(explain_); });
     options.value("FILE", explain_.file, "a scenario")->required();
     options.value("--episode", explain_.episode, "only this episode of a file of several");

@@ -235,7 +235,7 @@ class Outside(Command):
         self.assertIn("excludes", self.expect(BAD_INPUT, *serve, "free_reverses_list", "--reference").stderr)
 
     def test_a_child_that_is_none(self):
-        for command, words in (("exit 3", "exited with status 3"), ("echo hi; cat", "babbled: found 'hi'")):
+        for command, words in (("exit 3", "exited with status 3"), ("echo hi; cat", "sent malformed output: found 'hi'")):
             self.assertIn(words, self.check(DISAGREEMENT, command).stdout, command)
         done = self.check(CANNOT_RUN, "no-such-command-here", "--jobs", "4")
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
@@ -288,7 +288,7 @@ class Outside(Command):
         child = "read a; echo '-> implementation=mute'; read b; echo '->'; cat >/dev/null"
         done = self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--seconds", "0.5", "--timeout", "1",
                            "--no-shrink", "--jobs", "1", "--sut", child)
-        self.assertIn("was silent for 1000 ms", done.stdout)
+        self.assertIn("timed out after 1000 ms", done.stdout)
 
     def test_nothing_compared_is_no_agreement(self):
         child = f"{KVFENCE} serve --target block_pool"
@@ -442,33 +442,33 @@ class Explain(Command):
     def test_marks_the_difference(self):
         name = self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=2", "free_blocks blocks=[1 2]")
         self.assertIn("Both sides agree", self.expect(AGREE, "explain", name).stdout)
-        told = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "free_reverses_list").stdout
-        self.assertIn("the queues differ", told)
-        told = self.expect(AGREE, "explain", name, "--planted-bug", "free_reverses_list", "--oracles", "rules").stdout
-        self.assertIn("Nothing was found, judged by rules alone.", told)
+        text = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "free_reverses_list").stdout
+        self.assertIn("the queues differ", text)
+        text = self.expect(AGREE, "explain", name, "--planted-bug", "free_reverses_list", "--oracles", "rules").stdout
+        self.assertIn("Nothing was found, judged by rules alone.", text)
 
     def test_draws_one_engine_or_two(self):
         name = self.write("a.kvs", "target engine", "config assembly=scheduler", "add_request id=A tokens=[1 2 3]",
                           "schedule", "update")
-        told = self.expect(AGREE, "explain", name).stdout
-        self.assertIn("-> ran A 3", told)
-        self.assertNotIn("consumer:", told)
+        text = self.expect(AGREE, "explain", name).stdout
+        self.assertIn("-> ran A 3", text)
+        self.assertNotIn("consumer:", text)
         name = self.write("a.kvs", "target engine", "config assembly=prefill_decode",
                           "add_request id=A tokens=[1 2 3 4 5] do_remote_decode=true", "schedule", "update")
-        told = self.expect(AGREE, "explain", name).stdout
-        self.assertIn("producer: ", told)
-        self.assertIn("consumer: ", told)
-        self.assertIn("-> scheduled=[(scheduled request=A ", told)
+        text = self.expect(AGREE, "explain", name).stdout
+        self.assertIn("producer: ", text)
+        self.assertIn("consumer: ", text)
+        self.assertIn("-> scheduled=[(scheduled request=A ", text)
 
     RACE = "cases/worker/races/store_before_compute.kvs"
 
     def test_tells_what_the_device_did(self):
-        told = self.expect(AGREE, "explain", str(HERE / self.RACE)).stdout
-        self.assertIn("store    waits for event 0: forward 2", told)
-        self.assertIn("Every two accesses to the same bytes, one a write, are ordered.", told)
-        told = self.expect(DISAGREEMENT, "explain", str(HERE / self.RACE), "--planted-bug",
+        text = self.expect(AGREE, "explain", str(HERE / self.RACE)).stdout
+        self.assertIn("store    waits for event 0: forward 2", text)
+        self.assertIn("Every two accesses to the same bytes, one a write, are ordered.", text)
+        text = self.expect(DISAGREEMENT, "explain", str(HERE / self.RACE), "--planted-bug",
                            "store_ignores_compute").stdout
-        self.assertIn("! race 1  forward 2 (compute stream) writes GPU 0,", told)
+        self.assertIn("! race 1  forward 2 (compute stream) writes GPU 0,", text)
 
     def test_draws_what_the_device_did(self):
         self.expect(DISAGREEMENT, "explain", str(HERE / self.RACE), "--planted-bug", "store_ignores_compute",
@@ -485,31 +485,31 @@ class Explain(Command):
         name = str(HERE / "cases/engine/offloading_on_device/races/store_reads_a_preempted_block.kvs")
         self.assertIn("Every two accesses to the same bytes, one a write, are ordered.",
                       self.expect(AGREE, "explain", name).stdout)
-        told = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "preempted_stores_not_flushed",
+        text = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "preempted_stores_not_flushed",
                            "--html", "a.html", "--trace", "a.json").stdout
-        self.assertIn("! race 1  store 1 (store stream) reads GPU", told)
-        self.assertIn("    ! token    C says ", told)
+        self.assertIn("! race 1  store 1 (store stream) reads GPU", text)
+        self.assertIn("    ! token    C says ", text)
         ElementTree.fromstring((self.folder / "a.html").read_text().split("\n", 1)[1])
         events = json.loads((self.folder / "a.json").read_text())["traceEvents"]
         self.assertEqual({event["ph"] for event in events if event.get("cat") == "race"}, {"s", "f"})
 
-    def test_pages_and_traces_of_each_race_show_what_the_text_tells(self):
+    def test_pages_and_traces_of_each_race_show_what_the_text_says(self):
         files = [file for folder in ("worker/races", "engine/offloading_on_device/races", "engine/on_device/races")
                  for file in sorted((HERE / "cases" / folder).glob("*.kvs"))]
         self.assertGreaterEqual(len(files), 24)
         for file in files:
             bug = re.search("^# Planted bug: (.+)$", file.read_text(), re.MULTILINE).group(1)
             for code, planted in ((AGREE, ()), (DISAGREEMENT, ("--planted-bug", bug))):
-                told = self.expect(code, "explain", str(file), *planted, "--html", "a.html", "--trace", "a.json").stdout
-                told = told[told.index("\nThe device"):]
+                text = self.expect(code, "explain", str(file), *planted, "--html", "a.html", "--trace", "a.json").stdout
+                text = text[text.index("\nThe device"):]
                 page = ElementTree.fromstring((self.folder / "a.html").read_text().split("\n", 1)[1])
                 shown = [div.get("class") for div in page.iter() if div.tag.endswith("div")]
-                races = re.findall(r"^! race (\d+)  ", told, re.MULTILINE)
-                misuses = re.findall("^! misuse ", told, re.MULTILINE)
+                races = re.findall(r"^! race (\d+)  ", text, re.MULTILINE)
+                misuses = re.findall("^! misuse ", text, re.MULTILINE)
                 self.assertEqual(shown.count("race"), len(races) + len(misuses), (file, planted))
-                self.assertEqual(shown.count("token"), told.count("    ! token "), (file, planted))
+                self.assertEqual(shown.count("token"), text.count("    ! token "), (file, planted))
                 rows = {row.get("data-step") for row in page.iter() if row.tag.endswith("tr")}
-                commands = re.findall(r"^(\d+) +[a-z]", told, re.MULTILINE)
+                commands = re.findall(r"^(\d+) +[a-z]", text, re.MULTILINE)
                 self.assertEqual(rows, set(commands), (file, planted))
                 self.check_trace(races, json.loads((self.folder / "a.json").read_text())["traceEvents"], file)
 
@@ -914,8 +914,8 @@ class Audit(Command):
                 self.assertLess((self.folder / evidence).stat().st_size, (self.folder / "r.kva").stat().st_size / 4)
                 again = self.json_of(DISAGREEMENT, "audit", evidence, "--quiet")
                 self.assertEqual([finding["rule"] for finding in again["findings"]], [rule])
-                told = self.expect(DISAGREEMENT, "audit", evidence, "--quiet").stdout
-                self.assertIn(f"{rule}: kvfence", told)
+                text = self.expect(DISAGREEMENT, "audit", evidence, "--quiet").stdout
+                self.assertIn(f"{rule}: kvfence", text)
 
     def test_a_cut_recording_is_audited_to_the_cut(self):
         self.publish("--publish", "r.kva")

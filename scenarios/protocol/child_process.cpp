@@ -74,8 +74,8 @@ std::string ChildEnd::to_text() const {
       return "was killed by signal " + std::to_string(number) + " (" + ::strsignal(number) + ")";
     case Kind::kClosedOutput:
       return "closed its output";
-    case Kind::kSilent:
-      return "was silent for " + std::to_string(number) + " ms";
+    case Kind::kTimedOut:
+      return "timed out after " + std::to_string(number) + " ms";
     case Kind::kLineTooLong:
       return "wrote a line of more than " + std::to_string(limits::kLineBytesMax) + " bytes";
   }
@@ -203,7 +203,7 @@ std::optional<std::string_view> ChildProcess::read_line(std::chrono::millisecond
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     if (left.count() <= 0) {
-      end_ = {ChildEnd::Kind::kSilent, static_cast<int>(timeout.count())};
+      end_ = {ChildEnd::Kind::kTimedOut, static_cast<int>(timeout.count())};
       return std::nullopt;
     }
     poll_all(left);

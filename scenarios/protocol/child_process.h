@@ -28,7 +28,7 @@ struct ChildEnd {
     kExited,        ///< number: exit status
     kKilled,        ///< number: signal
     kClosedOutput,  ///< it runs on, without an output
-    kSilent,        ///< number: milliseconds waited
+    kTimedOut,      ///< number: milliseconds waited
     kLineTooLong,   ///< a line beyond limits::kLineBytesMax
   };
   Kind kind = Kind::kExited;

@@ -77,7 +77,7 @@ TEST(ChildProcess, CommandThatIsNotThereExitsWith127) {
 TEST(ChildProcess, SilenceIsReported) {
   ChildProcess child("cat >/dev/null", quiet());
   child.send("anyone?\n");
-  EXPECT_EQ(end_of(child, kShort), "was silent for 100 ms");
+  EXPECT_EQ(end_of(child, kShort), "timed out after 100 ms");
 }
 
 TEST(ChildProcess, ClosedOutputIsNotAnExit) {

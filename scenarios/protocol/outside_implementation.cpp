@@ -94,7 +94,7 @@ std::optional<ImplementationFailure> OutsideImplementation::read_handshake() {
       for (const Value& value : *values) {
         const auto* name = value.get_if<std::string>();
         if (!name || !contains(members_, *name)) {
-          return babbled("observes with " + print(value), detail::one_of(members_));
+          return malformed_output("observes with " + print(value), detail::one_of(members_));
         }
         names.push_back(*name);
       }
@@ -103,10 +103,10 @@ std::optional<ImplementationFailure> OutsideImplementation::read_handshake() {
     } else {
       expected = "a list such as [error blocks]";
     }
-    if (!expected.empty()) return babbled(field.key + "=" + print(field.value), expected);
+    if (!expected.empty()) return malformed_output(field.key + "=" + print(field.value), expected);
   }
   if (implementation.empty()) {
-    return babbled("no name in the answer to 'target'", "implementation=...");
+    return malformed_output("no name in the answer to 'target'", "implementation=...");
   }
   name_ = version.empty() ? implementation : implementation + " " + version;
   return std::nullopt;
@@ -123,10 +123,11 @@ std::optional<ImplementationFailure> OutsideImplementation::check_reported() {
   }
   const bool has_error = contains(reported_, "error");
   if (has_error && has_answer && has_state) return std::nullopt;
-  return babbled(std::string("observes without ") + (!has_error    ? "error"
-                                                     : !has_answer ? "any answer"
-                                                                   : "anything of the state"),
-                 "error, and at least one member of an answer and one of the state");
+  return malformed_output(
+      std::string("observes without ") + (!has_error    ? "error"
+                                          : !has_answer ? "any answer"
+                                                        : "anything of the state"),
+      "error, and at least one member of an answer and one of the state");
 }
 
 void OutsideImplementation::flush() {
@@ -142,12 +143,13 @@ std::optional<ImplementationFailure> OutsideImplementation::read_reply(
   if (!text) return ended();
   Parsed<Line> parsed = parse_line(*text);
   if (!parsed) {
-    return babbled(in_quotes(*text) + " (column " + std::to_string(parsed.error().position.column) +
-                       ": " + parsed.error().found + ", expected " + parsed.error().expected + ")",
-                   kReplyExpected);
+    return malformed_output(
+        in_quotes(*text) + " (column " + std::to_string(parsed.error().position.column) + ": " +
+            parsed.error().found + ", expected " + parsed.error().expected + ")",
+        kReplyExpected);
   }
   if (!parsed->verb.empty() || !parsed->expectation)
-    return babbled(in_quotes(*text), kReplyExpected);
+    return malformed_output(in_quotes(*text), kReplyExpected);
   reply_ = std::move(*parsed);
   if (const Field* malformed = find_field(*reply_.expectation, "malformed")) {
     return fail("did not understand a line: " + print(malformed->value));
@@ -158,13 +160,13 @@ std::optional<ImplementationFailure> OutsideImplementation::read_reply(
 std::optional<ImplementationFailure> OutsideImplementation::read_bare_reply() {
   if (auto failure = read_reply(options_.answer_timeout)) return failure;
   if (reply_.expectation->empty()) return std::nullopt;
-  return babbled(in_quotes(print(reply_)), "a bare '->' to 'observe'");
+  return malformed_output(in_quotes(print(reply_)), "a bare '->' to 'observe'");
 }
 
 std::optional<ImplementationFailure> OutsideImplementation::check_nothing_unasked() {
   if (!child_ || !child_->has_line()) return std::nullopt;
   const auto line = child_->read_line(options_.answer_timeout);
-  return babbled(in_quotes(*line), "no answer to nothing");
+  return malformed_output(in_quotes(*line), "no answer to nothing");
 }
 
 std::optional<ImplementationFailure> OutsideImplementation::read_unsupported() const {
@@ -175,9 +177,10 @@ std::optional<ImplementationFailure> OutsideImplementation::read_unsupported() c
                                ImplementationFailure::Kind::kUnsupported};
 }
 
-ImplementationFailure OutsideImplementation::babbled(std::string_view found,
-                                                     std::string_view expected) {
-  return fail("babbled: found " + std::string(found) + ", expected " + std::string(expected));
+ImplementationFailure OutsideImplementation::malformed_output(std::string_view found,
+                                                              std::string_view expected) {
+  return fail("sent malformed output: found " + std::string(found) + ", expected " +
+              std::string(expected));
 }
 
 ImplementationFailure OutsideImplementation::ended() {
@@ -213,7 +216,8 @@ std::optional<ImplementationFailure> OutsideImplementation::reset(const Setup& s
   if (auto failure = read_reply(options_.answer_timeout)) return failure;
   if (auto failure = read_unsupported()) return failure;
   if (reply_.expectation->empty()) return std::nullopt;
-  return babbled(in_quotes(print(reply_)), "a bare '->' to 'config', or unsupported=\"why\"");
+  return malformed_output(in_quotes(print(reply_)),
+                          "a bare '->' to 'config', or unsupported=\"why\"");
 }
 
 std::optional<ImplementationFailure> OutsideImplementation::submit(const Command& command,
@@ -270,8 +274,8 @@ std::optional<ImplementationFailure> OutsideImplementation::read_observation(
   if (auto failure = read_members(observation.declared())) return failure;
   for (const Field& field : *reply_.expectation) {
     if (contains(reported_, field.key)) continue;
-    return babbled("key '" + field.key + "' in " + in_quotes(print(reply_)),
-                   detail::one_of(reported_));
+    return malformed_output("key '" + field.key + "' in " + in_quotes(print(reply_)),
+                            detail::one_of(reported_));
   }
   return std::nullopt;
 }
@@ -285,13 +289,13 @@ std::optional<ImplementationFailure> OutsideImplementation::read_members(
     std::string expected;
     if (const Field* field = find_field(*reply_.expectation, name)) {
       if (!member.assign(field->value, expected)) {
-        return babbled(field->key + "=" + print(field->value), expected);
+        return malformed_output(field->key + "=" + print(field->value), expected);
       }
     } else if (member.declaration().is_optional) {
       // What is absent by default has no value that could be assigned.
       if (!member.assign(member.default_value(), expected)) member.reset();
     } else if (!member.reset()) {
-      return babbled("an answer to a command without " + name, name + "=...");
+      return malformed_output("an answer to a command without " + name, name + "=...");
     }
   }
   return std::nullopt;

@@ -81,7 +81,7 @@ class OutsideImplementation final : public Implementation {
   std::optional<ImplementationFailure> read_members(const DeclaredObject& observed);
 
   /// The child's last answer is not what it should be.
-  ImplementationFailure babbled(std::string_view found, std::string_view expected);
+  ImplementationFailure malformed_output(std::string_view found, std::string_view expected);
   ImplementationFailure ended();
   ImplementationFailure fail(std::string message);
 

@@ -170,12 +170,12 @@ TEST(OutsideImplementation, MembersThatItDoesNotReportKeepWhatTheyHeld) {
 }
 
 TEST(OutsideImplementation, ObservesHasToNameMembers) {
-  EXPECT_EQ(reset_failure(canned({"-> implementation=toy observes=[]"})).substr(0, 60),
-            "babbled: found observes=[], expected a list with one of erro");
-  EXPECT_EQ(reset_failure(canned({"-> implementation=toy observes=[error colour]"})).substr(0, 52),
-            "babbled: found observes with colour, expected one of");
+  EXPECT_EQ(reset_failure(canned({"-> implementation=toy observes=[]"})).substr(0, 74),
+            "sent malformed output: found observes=[], expected a list with one of erro");
+  EXPECT_EQ(reset_failure(canned({"-> implementation=toy observes=[error colour]"})).substr(0, 66),
+            "sent malformed output: found observes with colour, expected one of");
   EXPECT_EQ(reset_failure(canned({"-> implementation=toy observes=error"})),
-            "babbled: found observes=error, expected a list such as [error blocks]");
+            "sent malformed output: found observes=error, expected a list such as [error blocks]");
 }
 
 TEST(OutsideImplementation, ObservesHasToNameWhatCanBeCompared) {
@@ -186,7 +186,7 @@ TEST(OutsideImplementation, ObservesHasToNameWhatCanBeCompared) {
            {"[error usage]", "any answer"},
            {"[error blocks]", "anything of the state"}}) {
     EXPECT_EQ(reset_failure(canned({"-> implementation=toy observes=" + observes})),
-              "babbled: found observes without " + missing + expected);
+              "sent malformed output: found observes without " + missing + expected);
   }
 }
 
@@ -207,17 +207,18 @@ TEST(OutsideImplementation, SaysWhatItDoesNotReport) {
 
 TEST(OutsideImplementation, HandshakeHasToNameTheImplementation) {
   EXPECT_EQ(reset_failure(canned({"->"})),
-            "babbled: found no name in the answer to 'target', expected implementation=...");
-  EXPECT_EQ(
-      reset_failure(canned({"-> implementation=toy colour=red"})),
-      "babbled: found colour=red, expected only implementation, version, corrections, observes");
+            "sent malformed output: found no name in the answer to 'target', expected "
+            "implementation=...");
+  EXPECT_EQ(reset_failure(canned({"-> implementation=toy colour=red"})),
+            "sent malformed output: found colour=red, expected only implementation, version, "
+            "corrections, observes");
   EXPECT_EQ(reset_failure(canned({"-> implementation=7"})),
-            "babbled: found implementation=7, expected a word or a quoted string");
+            "sent malformed output: found implementation=7, expected a word or a quoted string");
 }
 
-TEST(OutsideImplementation, DeathIsReportedWithItsLastWords) {
-  EXPECT_EQ(reset_failure("echo oh >&2; echo dear >&2; exit 3"),
-            "exited with status 3 while an answer was expected; last on its stderr: 'dear'");
+TEST(OutsideImplementation, ExitIsReportedWithTheLastLineOfStderr) {
+  EXPECT_EQ(reset_failure("echo oh >&2; echo last >&2; exit 3"),
+            "exited with status 3 while an answer was expected; last on its stderr: 'last'");
   EXPECT_EQ(first_answer_failure(canned({kHello, "->"}, "exit 4")).substr(0, 55),
             "exited with status 4 while an answer was expected; last");
   EXPECT_EQ(first_answer_failure(canned({kHello, "->"}, "kill -11 $$")).substr(0, 46),
@@ -230,18 +231,18 @@ TEST(OutsideImplementation, CommandThatIsNotThere) {
   EXPECT_NE(text.find("kvfence-no-such-command"), std::string::npos) << text;
 }
 
-TEST(OutsideImplementation, SilenceEndsAtTheLimit) {
+TEST(OutsideImplementation, TimesOutAtTheLimit) {
   OutsideOptions options = quiet();
   options.answer_timeout = milliseconds(200);
   Outside outside(canned({kHello, "->"}), options);
   ASSERT_EQ(message(outside.reset(Config{})), "no failure");
   ASSERT_FALSE(outside.submit(TakeEvents{}, Observe::kState));
   Observation observation;
-  EXPECT_EQ(message(outside.collect(observation)).substr(0, 21), "was silent for 200 ms");
+  EXPECT_EQ(message(outside.collect(observation)).substr(0, 22), "timed out after 200 ms");
 
   options.start_timeout = milliseconds(100);
   EXPECT_EQ(message(Outside("cat >/dev/null", options).reset(Config{})),
-            "was silent for 100 ms while an answer was expected");
+            "timed out after 100 ms while an answer was expected");
 }
 
 TEST(OutsideImplementation, ClosedOutput) {
@@ -249,41 +250,44 @@ TEST(OutsideImplementation, ClosedOutput) {
             "closed its output ");
 }
 
-TEST(OutsideImplementation, Babble) {
-  EXPECT_EQ(reset_failure("echo Loading the model...; cat >/dev/null").substr(0, 49),
-            "babbled: found 'Loading the model...' (column 13:");
+TEST(OutsideImplementation, MalformedOutput) {
+  EXPECT_EQ(reset_failure("echo Loading the model...; cat >/dev/null").substr(0, 63),
+            "sent malformed output: found 'Loading the model...' (column 13:");
   EXPECT_EQ(failure_of_reply("hello"),
-            "babbled: found 'hello', expected an answer, '-> key=value ...'");
-  EXPECT_EQ(failure_of_reply("").substr(0, 26), "babbled: found '', expecte");
-  EXPECT_EQ(failure_of_reply("take_events -> error=none").substr(0, 30),
-            "babbled: found 'take_events ->");
-  EXPECT_EQ(failure_of_reply("-> error=none colour=red " + kNumbers).substr(0, 31),
-            "babbled: found key 'colour' in ");
-  EXPECT_EQ(failure_of_reply("->"),
-            "babbled: found an answer to a command without error, expected error=...");
+            "sent malformed output: found 'hello', expected an answer, '-> key=value ...'");
+  EXPECT_EQ(failure_of_reply("").substr(0, 40), "sent malformed output: found '', expecte");
+  EXPECT_EQ(failure_of_reply("take_events -> error=none").substr(0, 44),
+            "sent malformed output: found 'take_events ->");
+  EXPECT_EQ(failure_of_reply("-> error=none colour=red " + kNumbers).substr(0, 45),
+            "sent malformed output: found key 'colour' in ");
+  EXPECT_EQ(
+      failure_of_reply("->"),
+      "sent malformed output: found an answer to a command without error, expected error=...");
   EXPECT_EQ(failure_of_reply("-> error=none"),
-            "babbled: found an answer to a command without num_free_blocks, expected "
+            "sent malformed output: found an answer to a command without num_free_blocks, expected "
             "num_free_blocks=...");
   EXPECT_EQ(first_answer_failure("head -c 1000 /dev/urandom | tr -d '\\n'; echo; cat >/dev/null")
-                .substr(0, 26),
-            "at reset: babbled: found '");
+                .substr(0, 40),
+            "at reset: sent malformed output: found '");
 }
 
-TEST(OutsideImplementation, KeysThatItSaidNotToReportAreBabble) {
+TEST(OutsideImplementation, KeysThatItSaidNotToReportAreMalformed) {
   EXPECT_EQ(
       first_answer_failure(canned({"-> implementation=toy observes=[error blocks num_free_blocks]",
                                    "->", "-> error=none num_free_blocks=1 usage=0.5"})),
-      "babbled: found key 'usage' in '-> error=none num_free_blocks=1 usage=0.5', expected "
+      "sent malformed output: found key 'usage' in '-> error=none num_free_blocks=1 usage=0.5', "
+      "expected "
       "one of error, blocks, num_free_blocks");
 }
 
 TEST(OutsideImplementation, WrongValues) {
-  EXPECT_EQ(failure_of_reply("-> error=none blocks=7 " + kNumbers),
-            "babbled: found blocks=7, expected a list of integers from 0 to 4294967295");
+  EXPECT_EQ(
+      failure_of_reply("-> error=none blocks=7 " + kNumbers),
+      "sent malformed output: found blocks=7, expected a list of integers from 0 to 4294967295");
   EXPECT_EQ(failure_of_reply("-> error=none hit=1 " + kNumbers),
-            "babbled: found hit=1, expected true or false");
-  EXPECT_EQ(failure_of_reply("-> error=out_of_luck " + kNumbers).substr(0, 34),
-            "babbled: found error=out_of_luck, ");
+            "sent malformed output: found hit=1, expected true or false");
+  EXPECT_EQ(failure_of_reply("-> error=out_of_luck " + kNumbers).substr(0, 48),
+            "sent malformed output: found error=out_of_luck, ");
 }
 
 TEST(OutsideImplementation, HugeLine) {
@@ -292,9 +296,10 @@ TEST(OutsideImplementation, HugeLine) {
 }
 
 TEST(OutsideImplementation, AnswersThatNobodyAskedFor) {
-  EXPECT_EQ(reset_failure(canned({kHello + "\n-> error=none"})).substr(0, 9), "babbled: ");
+  EXPECT_EQ(reset_failure(canned({kHello + "\n-> error=none"})).substr(0, 23),
+            "sent malformed output: ");
   // Two answers to `config`, written at once.
-  EXPECT_EQ(first_answer_failure(canned({kHello, "->\n->"})).substr(0, 15), "at submit: babb");
+  EXPECT_EQ(first_answer_failure(canned({kHello, "->\n->"})).substr(0, 15), "at submit: sent");
 }
 
 TEST(OutsideImplementation, LineThatItDoesNotUnderstand) {
@@ -312,7 +317,8 @@ TEST(OutsideImplementation, UnsupportedIsToldFromFailure) {
 
   Outside dead("exit 1", quiet());
   EXPECT_EQ(dead.reset(Config{})->kind, ImplementationFailure::Kind::kFailed);
-  EXPECT_EQ(failure_of_reply("-> unsupported=later").substr(0, 15), "babbled: found ");
+  EXPECT_EQ(failure_of_reply("-> unsupported=later").substr(0, 29),
+            "sent malformed output: found ");
 }
 
 TEST(OutsideImplementation, AFailedChildIsReplacedAtTheNextReset) {

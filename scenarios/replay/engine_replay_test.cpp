@@ -103,7 +103,7 @@ TEST(EngineReplay, CountsWhatIsRefusedAndWhatNeverFits) {
   EXPECT_EQ(result.completed, 1U);
 }
 
-TEST(EngineReplay, ReplaysTheFirstRequestsOnlyAndTellsItsProgress) {
+TEST(EngineReplay, ReplaysTheFirstRequestsOnlyAndReportsItsProgress) {
   EngineReplayOptions options = tiny(9);
   options.requests_max = 2;
   const auto optimized = engine_sides().make_optimized();
@@ -145,7 +145,7 @@ std::string found_in(const Spoil& spoil) {
   return result.divergence->field;
 }
 
-/// Changes what the requests of an update are told.
+/// Changes the outputs of an update.
 Spoil in_outputs(std::function<void(engine::RequestOutput&)> change) {
   return [change = std::move(change)](const engine::Command&, Observation& seen) {
     if (!seen.outputs.has_value()) return;

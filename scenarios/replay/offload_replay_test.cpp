@@ -57,7 +57,7 @@ OffloadTierResult alone(const std::vector<OffloadRequest>& requests,
                              options.state_every, manager, nullptr);
 }
 
-TEST(AfterGpuTier, TellsTheHitsOfEachRequest) {
+TEST(AfterGpuTier, CountsTheHitsOfEachRequest) {
   // Four usable blocks: [5 6 7 8] pushes the others out, [9 ...] never fits, [] has none.
   const auto requests =
       trace_of({{1, 2, 3}, {1, 2, 4}, {}, {9, 10, 11, 12, 13}, {5, 6, 7, 8}, {1}});
@@ -260,20 +260,20 @@ TEST(OffloadReplay, StopsAfterADivergenceOfASweep) {
   EXPECT_EQ(result.diverged()->divergence->field, "num_hits");
 }
 
-TEST(OffloadReplay, TellsItsProgress) {
+TEST(OffloadReplay, ReportsItsProgress) {
   const auto requests = trace_of({{1}, {2}});
   OffloadReplayOptions options;
   options.cpu_blocks = {4, 8};
   const auto manager = offload_sides().make_optimized();
-  std::vector<std::size_t> told;
+  std::vector<std::size_t> reported;
 
   replay_offload_tiers(after_gpu(requests, options), options, *manager, nullptr,
                        [&](std::size_t done, std::size_t total) {
                          EXPECT_EQ(total, 8U);
-                         told.push_back(done);
+                         reported.push_back(done);
                        });
 
-  EXPECT_EQ(told, (std::vector<std::size_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(reported, (std::vector<std::size_t>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
 TEST(OffloadReplay, ValidatesItsOptions) {

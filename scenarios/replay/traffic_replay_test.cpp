@@ -174,14 +174,14 @@ TEST(TrafficReplay, BoundsTheSamplesAndTakesTheLast) {
   EXPECT_EQ(result.samples[2].requests_done, 10U);
 }
 
-TEST(TrafficReplay, TellsItsProgress) {
+TEST(TrafficReplay, ReportsItsProgress) {
   const auto optimized = block_pool_sides().make_optimized();
-  std::vector<std::pair<std::size_t, std::size_t>> told;
+  std::vector<std::pair<std::size_t, std::size_t>> reported;
 
   replay_traffic(trace_of({{1}, {2}}), tiny(9, 1), *optimized, nullptr,
-                 [&](std::size_t done, std::size_t total) { told.emplace_back(done, total); });
+                 [&](std::size_t done, std::size_t total) { reported.emplace_back(done, total); });
 
-  EXPECT_EQ(told, (std::vector<std::pair<std::size_t, std::size_t>>{{1, 2}, {2, 2}}));
+  EXPECT_EQ(reported, (std::vector<std::pair<std::size_t, std::size_t>>{{1, 2}, {2, 2}}));
 }
 
 TEST(TrafficReplay, CountsAnEvictionForEachBlockRemoved) {
@@ -267,19 +267,19 @@ TEST(HitRateCurve, RisesWithThePool) {
   const auto reference = block_pool_sides().make_reference();
   const auto optimized = block_pool_sides().make_optimized();
   const std::vector<std::uint32_t> sizes = {4, 6, 9};
-  std::vector<std::pair<std::size_t, std::size_t>> told;
+  std::vector<std::pair<std::size_t, std::size_t>> reported;
 
-  const std::vector<HitRatePoint> curve =
-      hit_rate_curve(requests, sizes, tiny(1, 1), *reference, optimized.get(),
-                     [&](std::size_t done, std::size_t total) { told.emplace_back(done, total); });
+  const std::vector<HitRatePoint> curve = hit_rate_curve(
+      requests, sizes, tiny(1, 1), *reference, optimized.get(),
+      [&](std::size_t done, std::size_t total) { reported.emplace_back(done, total); });
 
   ASSERT_EQ(curve.size(), 3U);
   EXPECT_EQ(curve[0].result.hits, 0U);
   EXPECT_EQ(curve[1].result.hits, 4U);
   EXPECT_EQ(curve[2].result.hits, 6U);
   EXPECT_EQ(curve[2].result.evictions, 0U);
-  ASSERT_EQ(told.size(), 12U);
-  EXPECT_EQ(told.back(), std::pair(std::size_t{12}, std::size_t{12}));
+  ASSERT_EQ(reported.size(), 12U);
+  EXPECT_EQ(reported.back(), std::pair(std::size_t{12}, std::size_t{12}));
 }
 
 TEST(HitRateCurve, StopsAfterADivergence) {

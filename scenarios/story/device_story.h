@@ -2,8 +2,8 @@
 
 /// What devices were asked and did for a scenario, as data, and that data as text, as a page and as
 /// a trace. The devices are those of the side under test, with its planted bug, and the scenario
-/// runs to its end, beyond the first difference from the reference. tell_<target>
-/// tells it, with a StoryRecorder per device.
+/// runs to its end, beyond the first difference from the reference. story_of_<target> makes it,
+/// with a StoryRecorder per device.
 
 #include <cstddef>
 #include <cstdint>
@@ -136,7 +136,7 @@ struct DeviceStory {
   std::vector<StoryRace> races = {};
   std::vector<std::string> misuses = {};
   std::vector<StoryContent> contents = {};    ///< changes, in order
-  std::optional<Divergence> difference = {};  ///< the first, where the teller's caller knows it
+  std::optional<Divergence> difference = {};  ///< the first, where the caller knows it
 };
 
 /// "store 7", or "the host".

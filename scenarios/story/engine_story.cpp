@@ -27,13 +27,13 @@
 namespace kvfence {
 namespace {
 
-/// Of a step: what it asks of the layers below and gets from them. What the scheduler decides is
-/// told with the pool.
+/// Of a step: what it asks of the layers below and gets from them. The pool's story shows what the
+/// scheduler decides.
 bool engine_reports(std::string_view name, std::string_view text) {
-  constexpr std::array<std::string_view, 11> kTold = {
+  constexpr std::array<std::string_view, 11> kShown = {
       "error",   "preempted", "requests_to_flush", "jobs_to_flush",    "advanced",      "ended",
       "success", "outputs",   "invalid_blocks",    "finished_recving", "completed_jobs"};
-  return text != "[]" && contains(kTold, name);
+  return text != "[]" && contains(kShown, name);
 }
 
 /// What requests say and should say, and whose KV a symbol is.
@@ -147,20 +147,21 @@ class Tokens {
 };
 
 StoryTransfer transfer_of(const engine::DeviceTransfer& transfer, const EngineSetup& setup) {
-  StoryTransfer told{
+  StoryTransfer accepted{
       .direction = transfer.store ? worker::Direction::kStore : worker::Direction::kLoad,
       .job = transfer.job,
       .request = transfer.request};
-  for (const BlockId block : transfer.gpu_blocks) told.pages.insert({transfer.rank, true, block});
+  for (const BlockId block : transfer.gpu_blocks)
+    accepted.pages.insert({transfer.rank, true, block});
   for (const std::uint32_t page : setup.cpu_pages_of(transfer)) {
-    told.pages.insert({transfer.rank, false, page});
+    accepted.pages.insert({transfer.rank, false, page});
   }
-  return told;
+  return accepted;
 }
 
-class EngineTeller {
+class EngineStoryWriter {
  public:
-  EngineTeller(std::uint32_t max_model_len, const EngineSetup& setup, DeviceStory& story)
+  EngineStoryWriter(std::uint32_t max_model_len, const EngineSetup& setup, DeviceStory& story)
       : setup_(setup),
         story_(story),
         tokens_(setup.windows, max_model_len),
@@ -255,14 +256,14 @@ DeviceStory story_of_engine(const Scenario& scenario, const std::string& planted
                     .config = print(config_line(scenario.config)),
                     .planted_bug = planted_bug};
   // Outlives the devices.
-  EngineTeller teller(config.max_model_len, setup.as<EngineSetup>(), story);
-  const auto told = make_watched_engine(
-      planted_bug, [&](planted::cuda::EngineOnVirtualDevice& device) { teller.watch(device); });
-  record_commands(scenario, setup, *told, story,
+  EngineStoryWriter writer(config.max_model_len, setup.as<EngineSetup>(), story);
+  const auto engine = make_watched_engine(
+      planted_bug, [&](planted::cuda::EngineOnVirtualDevice& device) { writer.watch(device); });
+  record_commands(scenario, setup, *engine, story,
                   [&](const Command& command, const Observation& observation) {
-                    return teller.take_in(command.as<engine::Command>(), observation);
+                    return writer.take_in(command.as<engine::Command>(), observation);
                   });
-  teller.finish();
+  writer.finish();
   return story;
 }
 

@@ -40,7 +40,7 @@ std::vector<std::string> wrong_tokens_of(const DeviceStory& story) {
   return wrong;
 }
 
-TEST(EngineStory, TellsARaceAndTheTokenThatComesOfIt) {
+TEST(EngineStory, ShowsARaceAndTheTokenThatComesOfIt) {
   EXPECT_EQ(story_text(story_of("store_reads_a_preempted_block")),
             R"(The device, the engine with preempted_stores_not_flushed
       > begins   < is over   ! takes part in a race   A:0..1 the KV of A's tokens 0 and 1
@@ -124,7 +124,7 @@ TEST(EngineStory, TellsARaceAndTheTokenThatComesOfIt) {
 )");
 }
 
-TEST(EngineStory, TellsEveryRank) {
+TEST(EngineStory, ShowsEveryRank) {
   const DeviceStory story = story_of("loaded_on_one_rank_of_two");
   EXPECT_EQ(lanes_of(story).size(), 7U);
   std::vector<std::string> loads;
@@ -163,9 +163,9 @@ TEST(EngineStory, EachRaceEndsWithAWrongTokenWithItsBugAndNotWithout) {
 std::vector<std::string> answers_of(const RaceFile& file, bool tokens_only) {
   auto config = file.scenario.config.as<engine::Config>();
   config.tokens_only = tokens_only;
-  const auto told = engine_sides().make_planted(file.planted_bug);
+  const auto engine = engine_sides().make_planted(file.planted_bug);
   DeviceStory story;
-  record_commands(file.scenario, prepared(EngineTarget::description(), Config(config)), *told,
+  record_commands(file.scenario, prepared(EngineTarget::description(), Config(config)), *engine,
                   story, [](const Command&, const Observation& observation) {
                     return answer_of(observation, [](auto, auto) { return true; });
                   });

@@ -34,7 +34,7 @@ class Story {
     if (!divergence_) divergence_ = lockstep_.compare_tables();
   }
 
-  Explanation tell() {
+  Explanation explain() {
     text_ = "reference: " + expected_name_ + "    under test: " + actual_name_ + "\n" +
             print(config_line(scenario_.config)) + "\n\n";
     const auto picture = make_picture(*scenario_.target, setup_.config(), scenes_);
@@ -142,7 +142,7 @@ class Story {
 Explanation explain_scenario(const Scenario& scenario, const Checks& checks,
                              Implementation& expected, Implementation& actual,
                              const Oracles& oracles) {
-  return Story(scenario, checks, expected, actual, oracles).tell();
+  return Story(scenario, checks, expected, actual, oracles).explain();
 }
 
 }  // namespace kvfence

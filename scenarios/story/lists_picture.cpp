@@ -124,9 +124,9 @@ class ListsPicture final : public ScenePicture {
     const auto actual = find_lists(scenes.back().actual);
     if (!expected || !actual) return "";
     std::string text;
-    std::size_t num_told = 0;
+    std::size_t num_shown = 0;
     for (std::uint32_t key : keys_of(*expected, *actual)) {
-      if (num_told == kHistoriesMax) break;
+      if (num_shown == kHistoriesMax) break;
       if (place_of(*expected, key) == place_of(*actual, key)) continue;
       const auto shown_of = [key](const Observation& observation) -> std::optional<std::string> {
         const auto lists = find_lists(observation);
@@ -134,7 +134,7 @@ class ListsPicture final : public ScenePicture {
         return place_of(*lists, key);
       };
       text += history_of(scenes, "key " + std::to_string(key), ".", kPlaceWidth, shown_of);
-      ++num_told;
+      ++num_shown;
     }
     return text;
   }

@@ -34,7 +34,7 @@ std::string who_ran(const std::vector<engine::ScheduledRequest>& scheduled) {
     if (num_drafts > 0) part += "+" + std::to_string(num_drafts) + " drafts";
     return each.samples ? part : part + " of a longer prompt";
   });
-  return text.empty() ? "nobody ran" : "ran " + text;
+  return text.empty() ? "no request ran" : "ran " + text;
 }
 
 std::string who_came_and_went(const Observation& observation) {
@@ -58,15 +58,15 @@ std::string who_came_and_went(const Observation& observation) {
   return text;
 }
 
-std::string what_was_told(const std::vector<engine::RequestOutput>& outputs) {
+std::string outputs_text(const std::vector<engine::RequestOutput>& outputs) {
   const std::string text = joined(outputs, ", ", [](const engine::RequestOutput& output) {
     const std::string part = output.request + " " + print(to_value(output.tokens));
     return is_finished(output.status) ? part + " " + std::string(to_text(output.status)) : part;
   });
-  return text.empty() ? "told nobody anything" : "told " + text;
+  return text.empty() ? "no outputs" : "outputs " + text;
 }
 
-/// What the connector was asked and told about requests.
+/// The connector's calls about requests, with its answers.
 std::string connector_story(const std::vector<ConnectorCall>& calls) {
   std::string text;
   for (const ConnectorCall& call : calls) {
@@ -98,7 +98,7 @@ std::vector<std::string> story_of(const Observation& observation) {
     add(who_came_and_went(observation));
   }
   const auto* const outputs = find_observed<std::vector<RequestOutput>>(observation, "outputs");
-  if (outputs) add(what_was_told(*outputs));
+  if (outputs) add(outputs_text(*outputs));
   if (const bool* success = find_observed<bool>(observation, "success")) {
     add(*success ? "done" : "not done");
   }

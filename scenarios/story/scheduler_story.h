@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a scheduler answered, as a reader wants it: who ran with how many tokens, who came, went
-/// and loads.
+/// What a scheduler answered, in few lines: the requests that ran with how many tokens, that came,
+/// went and load.
 
 #include <string>
 #include <vector>
@@ -11,8 +11,7 @@
 
 namespace kvfence {
 
-/// Whether observations of the target are a scheduler's, with more or without: of two engines those
-/// of the first.
+/// Whether observations of the target include a scheduler's: with two engines those of the first.
 bool shows_a_scheduler(const Target& target);
 
 /// Lines of an answer, each about one thing; none where nothing happened.
@@ -20,7 +19,7 @@ bool shows_a_scheduler(const Target& target);
 ///     -> ran A 4, B 1+2 drafts, C 3 of a longer prompt
 ///        new A after 2 tokens; resumed B; preempted D; finished E
 ///        loads F 8 async
-///     -> told A [5 7], B [2] finished_stopped
+///     -> outputs A [5 7], B [2] finished_stopped
 std::vector<std::string> story_of(const Observation& observation);
 
 }  // namespace kvfence

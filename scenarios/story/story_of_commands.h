@@ -12,14 +12,14 @@
 
 namespace kvfence {
 
-/// "advanced=true": what was answered and is reported.
+/// "advanced=true": the fields of the answer that is_shown keeps.
 std::string answer_of(
     const Observation& observation,
-    const std::function<bool(std::string_view name, std::string_view text)>& is_notified);
+    const std::function<bool(std::string_view name, std::string_view text)>& is_shown);
 
-/// Runs the scenario's commands to the end, with the configuration of `setup`. take_in reports what
+/// Runs the scenario's commands to the end, with the configuration of `setup`. take_in records what
 /// came of each, and returns its answer.
-void record_commands(const Scenario& scenario, const Setup& setup, Implementation& told,
+void record_commands(const Scenario& scenario, const Setup& setup, Implementation& implementation,
                      DeviceStory& story,
                      const std::function<std::string(const Command&, const Observation&)>& take_in);
 

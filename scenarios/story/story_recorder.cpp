@@ -17,7 +17,7 @@ void StoryRecorder::take_in() {
 }
 
 void StoryRecorder::take_in(StoryTransfer transfer) {
-  submitted_.push_back({.told = std::move(transfer), .command = story_.commands.size() - 1});
+  submitted_.push_back({.accepted = std::move(transfer), .command = story_.commands.size() - 1});
 }
 
 void StoryRecorder::show(const StoryContent& content) {
@@ -122,8 +122,8 @@ StoryRecorder::Submitted* StoryRecorder::submitted_of(const Own& own, std::size_
                                                                      : worker::Direction::kStore;
   for (std::size_t at = cursor; at < submitted_.size(); ++at) {
     Submitted& transfer = submitted_[at];
-    const auto has = [&](const StoryPage& page) { return transfer.told.pages.contains(page); };
-    if (transfer.told.direction != direction ||
+    const auto has = [&](const StoryPage& page) { return transfer.accepted.pages.contains(page); };
+    if (transfer.accepted.direction != direction ||
         !std::all_of(operation.reads.begin(), operation.reads.end(), has) ||
         !std::all_of(operation.writes.begin(), operation.writes.end(), has)) {
       continue;
@@ -136,8 +136,8 @@ StoryRecorder::Submitted* StoryRecorder::submitted_of(const Own& own, std::size_
     return &transfer;
   }
   for (Submitted& transfer : submitted_) {
-    const bool is_next = transfer.told.direction == direction && transfer.command == own.command &&
-                         transfer.operations.empty();
+    const bool is_next = transfer.accepted.direction == direction &&
+                         transfer.command == own.command && transfer.operations.empty();
     if (is_next) return &transfer;
   }
   return nullptr;
@@ -165,9 +165,9 @@ void StoryRecorder::name_operations() {
     std::size_t part = 0;
     for (const std::size_t index : transfer.operations) {
       StoryOperation& operation = story_.operations[index];
-      operation.requests = transfer.told.request;
-      operation.name = std::string(kvfence::to_text(transfer.told.direction)) + " " +
-                       std::to_string(transfer.told.job);
+      operation.requests = transfer.accepted.request;
+      operation.name = std::string(kvfence::to_text(transfer.accepted.direction)) + " " +
+                       std::to_string(transfer.accepted.job);
       if (transfer.operations.size() > 1) operation.name += "." + std::to_string(++part);
       operation.name += suffix;
     }
@@ -224,7 +224,7 @@ std::string StoryRecorder::missing_of(const StoryRace& race, const Race& found) 
            "cudaMemcpySrcAccessOrderAny a source may be read at any time from the call on.";
   }
   if (race.second.mark) {
-    return "Neither a query nor a wait has told the host that " + first + " is over.";
+    return "Neither a query nor a wait has shown the host that " + first + " is over.";
   }
   if (race.first.mark) return "The host's access is ordered by no call with " + second + ".";
   const StoryLane from = lane_of(story_, race.first);

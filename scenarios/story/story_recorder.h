@@ -47,7 +47,7 @@ class StoryRecorder {
 
  private:
   struct Submitted {
-    StoryTransfer told;
+    StoryTransfer accepted;
     std::size_t command = 0;
     std::set<std::uintptr_t> written = {};  ///< by the operations found to be its own
     std::vector<std::size_t> operations = {};

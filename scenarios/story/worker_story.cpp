@@ -42,12 +42,12 @@ StoryContent content_of(const worker::Page& page, bool is_gpu, std::size_t comma
 }
 
 StoryTransfer transfer_of(const worker::TransferAsync& command, std::uint32_t block_size_factor) {
-  StoryTransfer told{.direction = command.direction, .job = command.job_id};
-  for (const std::uint32_t block : command.gpu_blocks) told.pages.insert({0, true, block});
+  StoryTransfer transfer{.direction = command.direction, .job = command.job_id};
+  for (const std::uint32_t block : command.gpu_blocks) transfer.pages.insert({0, true, block});
   for (const std::uint32_t page : worker::cpu_pages_of(command, block_size_factor)) {
-    told.pages.insert({0, false, page});
+    transfer.pages.insert({0, false, page});
   }
-  return told;
+  return transfer;
 }
 
 bool worker_reports(std::string_view name, std::string_view text) {

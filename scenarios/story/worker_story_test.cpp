@@ -34,7 +34,7 @@ std::vector<RaceFile> worker_race_files() {
   return race_files(WorkerTarget::description(), KVFENCE_RACES_DIR);
 }
 
-TEST(WorkerStory, TellsARace) {
+TEST(WorkerStory, ShowsARace) {
   const DeviceStory story = story_of_worker(
       parsed(WorkerTarget::description(), kPreempted, "a.kvs"), "wait_returns_at_once");
   EXPECT_EQ(story_text(story),
@@ -78,7 +78,7 @@ TEST(WorkerStory, TellsARace) {
 )");
 }
 
-TEST(WorkerStory, TellsThatAllIsOrdered) {
+TEST(WorkerStory, SaysThatAllIsOrdered) {
   const Scenario scenario = parsed(WorkerTarget::description(), kPreempted, "a.kvs");
   EXPECT_FALSE(differs(worker_sides(), scenario, ""));
   const DeviceStory story = story_of_worker(scenario, "");
