@@ -1,7 +1,7 @@
 #pragma once
 
-/// For tests of an audit: payloads in either encoding, written by hand, and not by the encoder of
-/// the publishing side.
+/// For tests of an audit: payloads in either encoding, written by hand instead of by the encoder
+/// of the publishing side.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace kvfence::audit {
 
-/// msgpack, as long as values are small or whole.
+/// msgpack of small or whole values.
 class Pack {
  public:
   Pack& list(std::size_t size) { return head('\x90', 0xDC, size); }
@@ -63,7 +63,7 @@ class Pack {
   std::string out_;
 };
 
-/// What a test says of a block that is stored.
+/// A stored block, as a test describes it.
 struct StoredText {
   std::vector<std::string> hashes;
   std::string parent;  ///< empty: none

@@ -8,12 +8,13 @@ namespace {
 
 /// Messages that wait for a missing one before it counts as lost.
 constexpr std::size_t kHeldMax = 64;
-/// Ranks of one endpoint and topic, and endpoints with topics: what comes beyond joins the last.
+/// Limits of the ranks of one endpoint and topic, and of endpoints with topics: further ones are
+/// counted with the last.
 constexpr std::size_t kStreamsMax = 1024;
-/// No publisher comes to these numbers; the last is the end of a replay.
+/// No publisher reaches these numbers; the last one marks the end of a replay.
 constexpr std::uint64_t kSequenceMax = std::uint64_t{1} << 62;
 
-/// Whether its events are of the stream that the finding is of.
+/// Whether its events belong to the stream of the finding.
 bool is_of(const Finding& finding, const Arrival& arrival, DecodedBatch& decoded) {
   return decode(arrival.message.payload, decoded) &&
          (!finding.rank || decoded.batch.data_parallel_rank == finding.rank);
@@ -69,7 +70,7 @@ void Auditor::route(Channel& channel, Received& received) {
       channel.streams.begin(), channel.streams.end(),
       [&](const Stream& stream) { return stream.has_begun && stream.next == sequence; });
   if (!received.is_batch || !rank) {
-    // Nothing says whose it is but its number.
+    // Only its number says which rank it is from.
     if (channel.streams.empty()) add_stream(channel, std::nullopt);
     Stream& stream = with_next != channel.streams.end() ? *with_next : channel.streams.front();
     return order(channel, stream, received);
@@ -87,7 +88,8 @@ void Auditor::route(Channel& channel, Received& received) {
   } else if (with_next == channel.streams.end() || received.arrival.follows_cut) {
     return order(channel, add_stream(channel, rank), received);
   }
-  // The number is that of another rank: its publisher, or by chance one more. The next one says.
+  // The number fits another rank: it is from that rank, or from a new one with the same number. The
+  // next message decides.
   channel.doubtful = received;
   channel.doubtful_of = &*with_next;
 }
@@ -98,8 +100,8 @@ void Auditor::resolve(Channel& channel, const Received* next) {
   Stream& other = *channel.doubtful_of;
   const std::uint64_t sequence = doubtful.arrival.message.sequence;
   const std::optional<std::uint32_t> rank = doubtful.decoded.batch.data_parallel_rank;
-  // Two ranks on one endpoint count each for itself, and one may be met under way at any
-  // number; but then the other one's message of that number comes before its next one.
+  // Two ranks on one endpoint count separately, and the audit may join one at any number; but then
+  // the other one's message of that number comes before its next one.
   const bool goes_on = next != nullptr && next->decoded.batch.data_parallel_rank == other.rank &&
                        next->arrival.message.sequence == sequence + 1;
   if (goes_on) {
@@ -129,7 +131,7 @@ void Auditor::order(const Channel& channel, Stream& stream, Received& received) 
   if (!stream.has_begun) {
     stream.has_begun = true;
     stream.next = sequence;
-    // Who joins later does not know what is held; an excerpt has what matters.
+    // An audit that joins later does not know what is held; an excerpt has what matters.
     if (sequence == 0 || received.arrival.follows_cut) stream.checker.begin_empty();
   } else if (received.arrival.follows_cut) {
     release(channel, stream, 0);
@@ -158,7 +160,7 @@ void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& rec
   Seen& seen = stream.seen[sequence % Stream::kSeenKept];
   if (seen.sequence == sequence && seen.digest == received.digest) {
     if (received.arrival.is_replayed) return;
-    // By subscription for the first time: a replay was faster.
+    // The first one by subscription: a replay was faster.
     const bool is_late = !std::exchange(seen.was_published, true);
     report(channel, stream, is_late ? Rule::kReordered : Rule::kRepeated, sequence,
            is_late ? "it after message " + std::to_string(stream.next - 1) : "it again",
@@ -166,7 +168,7 @@ void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& rec
     return;
   }
   if (!stream.is_of_another(sequence, received.digest)) {
-    // One that counted as lost. What it says is past.
+    // It counted as lost; its events are out of date.
     report(channel, stream, Rule::kReordered, sequence,
            "it after message " + std::to_string(stream.next - 1), "messages in their order",
            {{stream.next - 1}});
@@ -262,13 +264,13 @@ std::optional<std::uint64_t> Auditor::missing_before(const Arrival& arrival) con
   std::uint64_t first = 0;
   for (const Channel& channel : channels_) {
     if (channel.engine != arrival.engine || channel.topic != arrival.message.topic) continue;
-    // Whose gap it is can be said of one rank alone.
+    // With several ranks it is unknown whose gap it is.
     if (channel.streams.size() != 1 || !channel.streams.front().has_begun) return std::nullopt;
     const Stream& stream = channel.streams.front();
     if (sequence < stream.next && !stream.is_of_another(sequence, id_of(arrival.message.payload))) {
       return std::nullopt;
     }
-    // What is missing before those that are held back was asked for with them.
+    // The messages missing before those held back were asked for with them.
     if (sequence >= stream.next) {
       first = stream.held.empty() ? stream.next : stream.held.rbegin()->first + 1;
     }
@@ -276,7 +278,7 @@ std::optional<std::uint64_t> Auditor::missing_before(const Arrival& arrival) con
   return first < sequence ? std::optional(first) : std::nullopt;
 }
 
-// ---- What is said of it ----
+// ---- Findings ----
 
 void Auditor::add(const Channel& channel, const Stream& stream, Finding finding) {
   finding.engine = channel.engine;
@@ -301,7 +303,7 @@ void Auditor::report(const Channel& channel, const Stream& stream, Rule rule,
 void Auditor::report_problems(const Channel& channel, const Stream& stream,
                               const Received& received) {
   for (const DecodeProblem& problem : received.decoded.problems) {
-    // A new kind of event comes with each batch: one cause, one report.
+    // An unknown kind of event comes with each batch: one cause, one report.
     if (!is_first_of(problem.found + "\n" + problem.expected)) continue;
     report(channel, stream, Rule::kMalformed, received.arrival.message.sequence,
            problem.found + " at byte " + std::to_string(problem.offset), problem.expected);
@@ -362,8 +364,8 @@ std::vector<const Arrival*> Auditor::kept_for(const Finding& finding) const {
   return found;
 }
 
-/// Of a pool that is too full: what stored the hashes that are held, the last time, and the
-/// removals of those that came with them and are not.
+/// For a pool that is too full: the last events that stored the held hashes, and the removals of
+/// other hashes of these events.
 std::vector<EventRef> Auditor::what_fills(const Finding& finding) const {
   struct Held {
     std::uint64_t copies = 0;
@@ -423,7 +425,7 @@ std::vector<EventRef> Auditor::what_fills(const Finding& finding) const {
 }
 
 std::vector<Arrival> Auditor::evidence_of(const Finding& finding) const {
-  // What is said of an order needs whole messages; of events, those alone that led there.
+  // A finding about the order needs whole messages; one about events, only those that led there.
   const bool is_of_order = finding.at.event == EventRef::kNoEvent;
   const std::vector<EventRef> led_there =
       finding.rule == Rule::kTooManyBlocks ? what_fills(finding) : finding.led_there;
@@ -449,7 +451,7 @@ std::vector<Arrival> Auditor::evidence_of(const Finding& finding) const {
     Arrival& part = evidence.emplace_back(arrival);
     if (is_of_order) {
       part.follows_cut = evidence.size() == 1;
-      // What its events say is not what is shown.
+      // The finding is not about its events.
       part.is_scene = true;
       continue;
     }

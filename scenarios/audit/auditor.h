@@ -1,8 +1,7 @@
 #pragma once
 
-/// Auditor: messages of many engines in, findings out. It puts each engine's messages in the order
-/// of their sequence, says what that order lacks, and gives the events to the checker of their
-/// rank.
+/// Auditor: messages of many engines in, findings out. It orders each engine's messages by their
+/// sequence numbers, reports gaps, and gives the events to the checker of their rank.
 
 #include <cstdint>
 #include <deque>
@@ -35,7 +34,7 @@ struct AuditCounts {
   double lag_seconds = 0;  ///< of the last message: arrival less its own time
 };
 
-/// What an auditor knows of one stream, for a view of it.
+/// The state of one stream, for display.
 struct StreamView {
   std::string engine;
   std::string topic;
@@ -56,10 +55,10 @@ class Auditor {
 
   void take(const Arrival& arrival);
 
-  /// Something came from the engine that is no message; said once.
+  /// The engine sent something that is not a message; reported once.
   void reject(const std::string& engine, const std::string& found);
 
-  /// Nothing came for a while: what was held back until its predecessors come is lost or not.
+  /// Nothing came for a while: decides which of the messages that others wait for are lost.
   void settle();
   /// Nothing more will come.
   void finish();
@@ -98,7 +97,7 @@ class Auditor {
 
     static constexpr std::size_t kSeenKept = 1024;
 
-    /// Whether a number before `next` is of an engine that started anew.
+    /// Whether a number before `next` is from an engine that restarted.
     bool is_of_another(std::uint64_t sequence, HashId digest) const;
 
     std::optional<std::uint32_t> rank;
@@ -110,7 +109,7 @@ class Auditor {
     std::map<std::uint64_t, Received> held;  ///< until what is missing before them comes
   };
 
-  /// What one publisher sends, or several on one endpoint.
+  /// The messages of one publisher, or of several on one endpoint.
   struct Channel {
     std::string engine;
     std::string topic;
@@ -130,7 +129,7 @@ class Auditor {
   void add(const Channel& channel, const Stream& stream, Finding finding);
   void report(const Channel& channel, const Stream& stream, Rule rule, std::uint64_t sequence,
               std::string found, std::string expected, std::vector<EventRef> led_there = {});
-  /// Whether nobody reported that before, and there is room to.
+  /// Whether this was not reported before, and there is room to.
   bool is_first_of(std::string what);
   void report_problems(const Channel& channel, const Stream& stream, const Received& received);
   void keep(const Arrival& arrival);

@@ -12,7 +12,7 @@
 namespace kvfence::audit {
 namespace {
 
-/// The blocks of a request whose tokens are first, first + 1, ..., four a block.
+/// The blocks of a request whose tokens are first, first + 1, ..., four per block.
 class Prompt {
  public:
   explicit Prompt(TokenId first, std::size_t num_blocks = 4,
@@ -69,7 +69,7 @@ class Engine {
     return *this;
   }
 
-  /// Ends the run: the names of what was found, in order. Each is found again in its evidence.
+  /// Ends the run: the names of the findings, in order. The evidence of each gives it again.
   std::vector<std::string> found() {
     auditor.finish();
     std::vector<std::string> names;
@@ -129,7 +129,7 @@ TEST(Auditor, FindsNothingInWhatACorrectEngineDoes) {
 }
 
 TEST(Auditor, FindsNothingWhereExtraKeysAreNotTold) {
-  // The salt is of the first block, which was passed over.
+  // The salt belongs to the first block, which was skipped.
   StoredText salted = prompt().text(0, 4);
   salted.hashes = {std::string(32, 's')};
   Engine engine;
@@ -139,7 +139,7 @@ TEST(Auditor, FindsNothingWhereExtraKeysAreNotTold) {
 }
 
 TEST(Auditor, FindsNothingInPartsOfBlocks) {
-  // A part comes first, under a hash that is no block's; then its block, which is promoted.
+  // A part comes first, under a hash that no block carries; then its block, which is promoted.
   StoredText part = prompt().text(1, 2);
   StoredText whole = prompt().text(0, 4);
   whole.block_size = 16;
@@ -147,7 +147,7 @@ TEST(Auditor, FindsNothingInPartsOfBlocks) {
   Engine engine;
   engine.send({stored(part)}).send({removed(part.hashes[0]), stored(whole), stored(part)});
   EXPECT_EQ(engine.found(), Names{});
-  // And where no larger one comes, it was none.
+  // If no larger block follows, it was not a part.
   EXPECT_EQ(Engine().send({stored(part)}).send({other().stored(0, 2)}).found(),
             Names{"unknown_parent"});
 }
@@ -188,7 +188,7 @@ TEST(Auditor, FindsUnknownParents) {
   text.parent = std::string(32, 'x');
   never.send({prompt().stored(0, 2), stored(text)}).send({removed(std::string(32, 'x'))});
   EXPECT_EQ(never.found(), Names{"unknown_parent"});
-  // A block that is held was said to be removed: once found, its real removal is no second report.
+  // The removal of a held block is published: after that finding its real removal is not reported.
   Engine gone;
   gone.send({prompt().stored(0, 2), removed(prompt().hashes[1]), prompt().stored(2, 4)})
       .send({removed(prompt().hashes[3]), removed(prompt().hashes[1])});
@@ -196,7 +196,7 @@ TEST(Auditor, FindsUnknownParents) {
 }
 
 TEST(Auditor, FindsThatABlockBeforeTheParentIsGone) {
-  // The first block is said to be removed, and is used all the same.
+  // The removal of the first block is published, although it is still in use.
   const Prompt longer(100, 6);
   const std::vector<std::string> removals = {removed(longer.hashes[5]), removed(longer.hashes[0])};
   EXPECT_EQ(Engine()
@@ -207,7 +207,7 @@ TEST(Auditor, FindsThatABlockBeforeTheParentIsGone) {
                 .send(removals)
                 .found(),
             Names{"unknown_parent"});
-  // What is removed in any order and comes back is whole again.
+  // Blocks removed in any order and stored again form a whole chain again.
   EXPECT_EQ(Engine()
                 .send({longer.stored(0, 3), removed(longer.hashes[0])})
                 .send({longer.stored(0, 1), longer.stored(3, 4)})
@@ -273,14 +273,14 @@ TEST(Auditor, FindsWrongHashesOfEachFunction) {
     for (std::size_t wrong = 0; wrong < 4; ++wrong) {
       StoredText text = right.text(0, 4);
       text.hashes[wrong] = std::string(text.hashes[wrong].size(), 'x');
-      // Before the function is known, and after. The block goes by its right name.
+      // Before the function is known, and after. The block is removed under its right hash.
       const std::vector<std::string> removals = {removed(right.hashes[3]),
                                                  removed(right.hashes[wrong])};
       EXPECT_EQ(Engine().send({stored(text)}).send({right.stored(0, 1)}).send(removals).found(),
                 Names{"wrong_hash"});
       EXPECT_EQ(Engine().send({right.stored(0, 1)}).send({stored(text)}).send(removals).found(),
                 Names{"wrong_hash"});
-      // It goes by the wrong one, and comes back under it.
+      // It is removed under the wrong hash, and comes back under it.
       EXPECT_EQ(Engine()
                     .send({right.stored(0, 1), stored(text), removed(text.hashes[wrong])})
                     .send({stored(text), removed(text.hashes[wrong])})
@@ -306,7 +306,8 @@ TEST(Auditor, ChecksHashesUnderARandomSeed) {
   Engine engine;
   engine.send({stored(first), stored(next)});
   EXPECT_EQ(engine.found(), Names{});
-  EXPECT_EQ(engine.auditor.views()[0].hashes, "sha256, but first blocks: their seed is not known");
+  EXPECT_EQ(engine.auditor.views()[0].hashes,
+            "sha256, except first blocks, whose seed is not known");
   next.tokens[0] = 9;
   EXPECT_EQ(Engine()
                 .send({stored(first), stored({{second}, first.hashes[0], tokens})})
@@ -372,13 +373,13 @@ TEST(Auditor, ShowsOfATooFullPoolWhatFillsIt) {
 TEST(Auditor, FindsWhatIsMissingRepeatedAndOutOfOrder) {
   const auto begin = [] { return Engine().send({prompt().stored(0, 1)}).auditor.counts(); };
   EXPECT_EQ(begin().messages, 1U);
-  // What the lost message could explain is not reported: a removal, a parent.
+  // Findings that the lost message could explain are not reported: a removal, a parent.
   EXPECT_EQ(Engine()
                 .send({prompt().stored(0, 1)})
                 .send_as(2, {removed(other().hashes[0]), prompt().stored(2, 3)})
                 .found(),
             Names{"lost"});
-  // A clear ends that.
+  // After a clear they are.
   EXPECT_EQ(Engine()
                 .send({prompt().stored(0, 1)})
                 .send_as(2, {cleared(), removed(other().hashes[0])})
@@ -430,12 +431,12 @@ TEST(Auditor, FindsABatchUnderAnotherRank) {
                 .send({prompt().stored(2, 3)})
                 .found(),
             Names{"wrong_rank"});
-  // Who comes last may be a publisher of its own, which is met under way.
+  // The last message may be from another publisher, which the audit joins under way.
   EXPECT_EQ(Engine().send({prompt().stored(0, 1)}).send({prompt().stored(1, 2)}, 3).found(),
             Names{});
 }
 
-TEST(Auditor, FindsNothingInRanksAfterOneEndpoint) {
+TEST(Auditor, FindsNothingInRanksOnOneEndpoint) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     Engine engine;
@@ -482,7 +483,7 @@ TEST(Auditor, EvidenceIsOfOneRunOfTheEngine) {
       .send({third.stored(0, 1)})
       .send_as(0, {other().stored(0, 2)});
   EXPECT_EQ(engine.found(), (Names{"restarted", "too_many_blocks", "restarted"}));
-  // A restart that is met at the number of another rank, and known as one after the next message.
+  // A restart at the number of another rank is recognized with the next message.
   const std::string hash = prompt().hashes[0];
   EXPECT_EQ(Engine()
                 .send({prompt().stored(0, 1)})
@@ -499,7 +500,7 @@ TEST(Auditor, EvidenceIsOfOneRunOfTheEngine) {
 TEST(Auditor, AReplayHealsTheBeginningOfAnEngineThatCameBack) {
   Engine engine;
   engine.send({prompt().stored(0, 1)}).send({prompt().stored(1, 2)}).send({other().stored(0, 1)});
-  // It is heard of again after its first two messages.
+  // It is received again after its first two messages.
   const std::vector<std::string> again = {batch_of({other().stored(0, 2)}),
                                           batch_of({removed(other().hashes[1])}),
                                           batch_of({prompt().stored(0, 4)})};
@@ -518,7 +519,7 @@ TEST(Auditor, AReplayIsAskedForOnceAGap) {
     return Arrival{"engine", {"kv", sequence, batch_of({removed(std::to_string(time))})}};
   };
   Auditor auditor({});
-  // An engine that is met under way.
+  // The audit joins an engine under way.
   EXPECT_EQ(auditor.missing_before(number(4, 0)), 0U);
   auditor.take(number(4, 0));
   EXPECT_EQ(auditor.missing_before(number(5, 0)), std::nullopt);
@@ -526,7 +527,7 @@ TEST(Auditor, AReplayIsAskedForOnceAGap) {
   auditor.take(number(7, 0));
   EXPECT_EQ(auditor.missing_before(number(8, 0)), std::nullopt);
   EXPECT_EQ(auditor.missing_before(number(9, 0)), 8U);
-  // A late one, the same again, and one of an engine that started anew.
+  // A late one, the same again, and one of an engine that restarted.
   EXPECT_EQ(auditor.missing_before(number(2, 0)), std::nullopt);
   EXPECT_EQ(auditor.missing_before(number(4, 0)), std::nullopt);
   EXPECT_EQ(auditor.missing_before(number(4, 1)), 0U);

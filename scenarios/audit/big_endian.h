@@ -1,6 +1,6 @@
 #pragma once
 
-/// Numbers as msgpack and the frames of a message have them: the highest byte first.
+/// Big-endian numbers, as in msgpack and the frames of a message.
 
 #include <cstddef>
 #include <cstdint>

@@ -10,7 +10,7 @@ bool is_pickled(HashFunction function) {
   return function == HashFunction::kSha256 || function == HashFunction::kXxhash;
 }
 
-/// Whose digest is the function's: what is hashed differs, how does not.
+/// The hash algorithm of a function; functions with the same algorithm hash different inputs.
 HashAlgorithm digest_of(HashFunction function) {
   return function == HashFunction::kSha256 || function == HashFunction::kSha256Cbor
              ? HashAlgorithm::kSha256Cbor
@@ -37,8 +37,8 @@ class CborShape {
   CborWriter& writer_;
 };
 
-/// What pickle.dumps() makes of tuples, texts, bytes and integers. Each object but None and the
-/// integers is memoized; the one that comes twice is a word of the engine's program.
+/// The output of pickle.dumps() for tuples, texts, bytes and integers. Each object but None and the
+/// integers is memoized; only literals of the engine's program occur twice.
 class PickleShape {
  public:
   explicit PickleShape(std::string& out) : out_(out) { out_.assign(kHeadBytes, '\0'); }
@@ -84,7 +84,7 @@ class PickleShape {
   }
   void null() { out_ += 'N'; }
 
-  /// Nothing where a second frame would begin, or a long reference.
+  /// Nothing if it needs a second frame or a long reference.
   std::optional<std::string_view> finish() {
     constexpr std::size_t kFrameBytesMax = 60'000;
     out_ += '.';
@@ -109,7 +109,7 @@ class PickleShape {
     out_ += '\x94';
     ++num_memoized_;
   }
-  /// A byte, and then the value from its lowest byte on.
+  /// A byte, and then the value in little-endian order.
   void number(char first, std::int64_t value, unsigned num_bytes) {
     char bytes[9] = {first};
     for (unsigned byte = 0; byte < num_bytes; ++byte) {

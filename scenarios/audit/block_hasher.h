@@ -1,8 +1,8 @@
 #pragma once
 
-/// BlockHasher: the hash that an engine computes of a block, computed again from what its events
-/// say. Unlike contract/pool/block_hash.h it knows the two functions that hash a Python pickle, for
-/// one of them is what engines run by default, and the layouts of several releases.
+/// BlockHasher: computes the hash of a block again, from the engine's events. Unlike
+/// contract/pool/block_hash.h it has the two functions that hash a Python pickle, since one of them
+/// is the engines' default, and the layouts of several releases.
 /// Source: vLLM v0.19.0, v0.23.0 and v0.33.0 utils/hashing.py, v1/core/kv_cache_utils.py; CPython
 /// 3.11 Modules/_pickle.c, protocol 5.
 
@@ -30,13 +30,13 @@ constexpr auto words_of(HashFunction) {
 /// Bytes of one hash: 32 or 16.
 std::size_t hash_bytes(HashFunction function);
 
-/// What a block's hash is taken of, beside its parent's.
+/// The input of a block's hash, besides its parent's.
 struct HashedBlock {
   std::span<const TokenId> tokens;
   const std::vector<EventExtraKey>* extra_keys = nullptr;  ///< null: none
   const std::vector<TokenId>* lookahead = nullptr;         ///< null: no lookahead hashing
   bool has_lora = false;  ///< the first extra key is the LoRA adapter's name
-  bool has_tags = false;  ///< since 0.33 each extra key is hashed with what it is
+  bool has_tags = false;  ///< since 0.33 each extra key is hashed with its kind
 };
 
 class BlockHasher {
@@ -44,8 +44,8 @@ class BlockHasher {
   /// The parent of first blocks under a seed, which is PYTHONHASHSEED.
   BlockHash none_hash(HashFunction function, std::string_view seed);
 
-  /// False: it takes more than events say (with tags, the path of a LoRA adapter; the offset of an
-  /// item), or more bytes than one frame of a pickle has.
+  /// False: the hash depends on data that events do not carry (with tags, the path of a LoRA adapter;
+  /// the offset of an item), or on more bytes than one frame of a pickle has.
   bool hash(HashFunction function, BlockHashView parent, const HashedBlock& block, BlockHash& out);
 
  private:

@@ -13,14 +13,14 @@
 namespace kvfence::audit {
 namespace {
 
-/// Removed hashes that are remembered, so that a finding can say when: as many as are held, between
-/// these.
+/// Removed hashes that are remembered, so that a finding can say when: as many as are held, within
+/// these bounds.
 constexpr std::size_t kRemovedMin = 1024;
 constexpr std::size_t kRemovedMax = 65'536;
-/// Events of a space before it is believed to have no larger blocks.
+/// Events of a space after which it counts as having no larger blocks.
 constexpr std::uint64_t kYoungEvents = 256;
 constexpr std::uint32_t kRecipeTries = 64;
-/// Groups, media and owners of a stream; what a hostile publisher adds joins the last.
+/// Limit of groups, media and owners of a stream; further ones are counted with the last.
 constexpr std::size_t kSpacesMax = 64;
 
 std::string short_hex(std::string_view bytes) {
@@ -32,7 +32,7 @@ std::string count_of(std::size_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-/// Kinds of groups whose blocks stay as long as those after them.
+/// Kinds of groups that keep a block while they keep those after it.
 bool is_chain_kind(const StoredEvent& event) {
   if (event.kv_cache_spec_sliding_window) return false;
   const std::optional<std::string>& kind = event.kv_cache_spec_kind;
@@ -188,7 +188,7 @@ void EventChecker::clear_blocks(Space& space, EventRef at) {
 void EventChecker::restart() {
   for (Space& space : spaces_) {
     clear_blocks(space, {});
-    // It may be another release.
+    // It may be of another release.
     space.recipe = {};
     space.largest_block_size = 0;
     space.holds_chains = true;
@@ -258,7 +258,7 @@ void EventChecker::stored(const StoredEvent& event, EventRef at, Encoding encodi
   const std::size_t num_blocks = has_content ? event.token_ids.size() / event.block_size : 0;
   if (num_blocks > event.block_hashes.size() || !is_chain_kind(event)) space.holds_chains = false;
   if (has_content && event.block_size > space.largest_block_size) {
-    // Until now there were parts of blocks alone, whose parents need not be held.
+    // Until now there were only parts of blocks, whose parents need not be held.
     space.largest_block_size = event.block_size;
     space.held_largest = 0;
     space.undecided.clear();
@@ -287,7 +287,7 @@ bool EventChecker::check_counts(const StoredEvent& event, EventRef at, const Spa
   } else if (event.lookahead_token_ids && event.lookahead_token_ids->size() != num_hashes) {
     found = "lookahead of " + count_of(event.lookahead_token_ids->size(), "block");
   } else if (event.token_ids.empty()) {
-    // Other media publish a hash alone. On the GPU there are tokens.
+    // Other media publish only a hash. On the GPU there are tokens.
     if (num_hashes == 0 || !space.is_gpu) return true;
     found = "no tokens";
   } else if (event.block_size == 0 || event.token_ids.size() % event.block_size != 0 ||
@@ -328,7 +328,7 @@ bool EventChecker::check_parent(const StoredEvent& event, EventRef at, Encoding 
     }
     return cleared_at_.has_value();
   }
-  // Of a group whose blocks are larger than the hash's, a part may come first.
+  // In a group whose blocks are larger than the hash block, a part may come first.
   const bool may_be_part = encoding == Encoding::kMaps && event.block_hashes.size() == 1 &&
                            space.num_events < kYoungEvents;
   Finding finding{.rule = Rule::kUnknownParent,
@@ -344,8 +344,8 @@ bool EventChecker::check_parent(const StoredEvent& event, EventRef at, Encoding 
   return true;
 }
 
-/// A request holds all blocks before the one that it stores. Walks only where some hash was removed
-/// before those that follow on it, and no further than another walk since.
+/// A request holds all blocks before the one that it stores. Walks only if some hash was removed
+/// before its children, and no further than an earlier walk since then.
 bool EventChecker::check_ancestors(const StoredEvent& event, EventRef at, Space& space) {
   std::vector<MirrorBlock*> chain;
   HashId next = id_of(*event.parent_block_hash);
@@ -357,7 +357,7 @@ bool EventChecker::check_ancestors(const StoredEvent& event, EventRef at, Space&
       next = 0;
       break;
     }
-    // A chain cannot be longer than all that is held; a circle is a wrong hash.
+    // A chain cannot be longer than the number of held hashes; a cycle is a wrong hash.
     if (chain.size() > space.blocks.size()) return false;
     chain.push_back(block);
     next = block->parent;
@@ -426,7 +426,7 @@ void EventChecker::enter(const StoredEvent& event, EventRef at, Space& space, bo
   if (wrong_) excuse_wrong(event, space);
 }
 
-/// Both the hash that is stated and the right one.
+/// Both the published hash and the right one.
 void EventChecker::excuse_wrong(const StoredEvent& event, Space& space) {
   const EventHash& stated = event.block_hashes[wrong_->first];
   space.blocks.at(id_of(stated)).is_excused = true;
@@ -496,7 +496,7 @@ void EventChecker::cleared(EventRef at) {
   cleared_at_ = at;
   is_certain_ = true;
   for (Space& space : spaces_) {
-    // A clear says no medium, and other tiers keep what they have.
+    // A clear names no medium, and other tiers keep their blocks.
     if (space.is_gpu) clear_blocks(space, at);
   }
 }
@@ -509,11 +509,11 @@ std::string EventChecker::hash_text() const {
     if (!recipe.function) continue;
     std::string text(to_text(*recipe.function));
     if (recipe.none_hash) return text + " with seed '" + recipe.seed + "'";
-    return text + ", but first blocks: their seed is not known";
+    return text + ", except first blocks, whose seed is not known";
   }
   if (counts_.hashes_not_checked == 0) return "none seen";
-  return "not recomputed: not sha256, sha256_cbor, xxhash or xxhash_cbor of what events say, or "
-         "first blocks alone under a random seed";
+  return "not recomputed: not sha256, sha256_cbor, xxhash or xxhash_cbor of the events' data, or "
+         "only first blocks, under a random seed";
 }
 
 std::vector<std::string> EventChecker::seeds() const {
@@ -525,7 +525,7 @@ std::vector<std::string> EventChecker::seeds() const {
 bool EventChecker::hash_block(const HashRecipe& recipe, const StoredEvent& event, Encoding encoding,
                               std::size_t block, BlockHashView parent, BlockHash& out) {
   const bool is_whole = is_chain(event);
-  // Which blocks the entries are of is not said where some were passed over.
+  // If blocks were skipped, the event does not say which blocks the entries belong to.
   if (!is_whole && (event.lookahead_token_ids || event.lora_name)) return false;
   if (!is_whole && event.extra_keys) {
     for (std::size_t entry = 0; entry < event.extra_keys->size(); ++entry) {
@@ -592,7 +592,7 @@ bool EventChecker::find_recipe(const StoredEvent& event, Encoding encoding, Spac
     if (length % size != 0) continue;
     recipe.fine_per_block = static_cast<std::uint32_t>(length / size);
     recipe.is_joined = recipe.fine_per_block > 1;
-    // Since 0.33 a block's hash is the last of its fine ones, whose number has to be guessed.
+    // Since 0.33 a block's hash is the last of its fine ones, whose number is unknown.
     constexpr std::uint32_t kFineMax = 64;
     const std::uint32_t fine_max =
         encoding == Encoding::kMaps && !recipe.is_joined ? kFineMax : recipe.fine_per_block;
@@ -625,7 +625,7 @@ bool EventChecker::check_hashes(const StoredEvent& event, EventRef at, Encoding 
       ++recipe.tries;
       if (find_recipe(event, encoding, space)) {
         recipe.found_at = at;
-        // What came before is judged now.
+        // Earlier events are judged now.
         std::vector<WaitingEvent> waiting = std::move(recipe.waiting);
         recipe.waiting.clear();
         const bool is_scene = std::exchange(is_scene_, false);
@@ -658,7 +658,7 @@ bool EventChecker::verify(const StoredEvent& event, EventRef at, Encoding encodi
     counts_.hashes_not_checked += stated.size() - num_right;
     return false;
   };
-  // A part of a block is one hash of the engine's, not several.
+  // A part of a block has one hash of the engine's, not several.
   HashRecipe of_part;
   const bool is_part = recipe.fine_per_block > 1 && event.block_size < space.largest_block_size;
   if (is_part) of_part.function = recipe.function;
@@ -684,13 +684,13 @@ bool EventChecker::verify(const StoredEvent& event, EventRef at, Encoding encodi
     }
     parent = computed;
   }
-  // Of blocks that were passed over, extra keys are not known.
+  // The extra keys of skipped blocks are not known.
   if (!is_chain(event)) return stop_unchecked();
   counts_.hashes_checked += num_right;
   if (num_right == stated.size()) return false;
   wrong_ = {num_right, computed};
   if (is_scene_) return true;
-  // The same block was stored under that name before.
+  // The same block was stored under that hash before.
   const auto is_excused = [&](HashId id) {
     const MirrorBlock* const block = space.blocks.find(id);
     return block != nullptr && block->is_excused;

@@ -1,10 +1,10 @@
 #pragma once
 
-/// EventChecker: the mirror of one stream, an engine's rank, and what no correct engine says.
+/// EventChecker: the mirror of one stream (an engine's rank), and the checks of its events.
 ///
-/// After a finding the mirror takes the engine's word: what the finding explains is excused, so
-/// that one cause is one report. Where messages are missing, nothing is reported that they could
-/// explain, until a clear.
+/// After a finding the mirror follows the engine: what the finding explains is excused, so that one
+/// cause gives one report. After missing messages, nothing that they could explain is reported
+/// until a clear.
 
 #include <cstdint>
 #include <deque>
@@ -25,10 +25,10 @@ namespace kvfence::audit {
 struct CheckRules {
   std::uint64_t blocks_max = 0;               ///< of the engine's pool; 0: not known
   std::optional<HashFunction> hash_function;  ///< none: found
-  std::optional<std::string> hash_seed;       ///< none: found among those that are usual
+  std::optional<std::string> hash_seed;       ///< none: found among the usual ones
 };
 
-/// No mirror holds more, whatever the publisher sends.
+/// The most that a mirror holds, whatever the publisher sends.
 inline constexpr std::uint64_t kMirrorBlocksMax = std::uint64_t{1} << 24;
 
 struct CheckCounts {
@@ -37,12 +37,13 @@ struct CheckCounts {
   std::uint64_t removed = 0;     ///< hashes
   std::uint64_t clears = 0;
   std::uint64_t hashes_checked = 0;
-  std::uint64_t hashes_not_checked = 0;  ///< on the GPU: nothing was there to compute them of
+  std::uint64_t hashes_not_checked =
+      0;  ///< on the GPU: the events lack what they are computed from
 
   CheckCounts& operator+=(const CheckCounts& more);
 };
 
-/// What the mirror holds now.
+/// The size of the mirror now.
 struct Holdings {
   std::uint64_t gpu_blocks = 0;  ///< hashes
   std::uint64_t other_blocks = 0;
@@ -63,14 +64,14 @@ class EventChecker {
   /// is_scene: the event sets the state and is not judged.
   void take(const Event& event, EventRef at, Encoding encoding, bool is_scene);
 
-  /// Messages are missing: what is held is not known any more.
+  /// Messages are missing: it is no longer known what is held.
   void lose_track() { is_certain_ = false; }
-  /// What is held is known: nothing.
+  /// It is known that nothing is held.
   void begin_empty() { is_certain_ = true; }
-  /// The engine is another one, and what it holds is not known. Whatever names what was held is
-  /// explained by that.
+  /// The engine is another one, and what it holds is not known. That excuses all events about
+  /// what was held before.
   void restart();
-  /// No more events will come: judges what waited for more.
+  /// No more events will come: judges the events that waited for later ones.
   void finish();
 
   const CheckCounts& counts() const { return counts_; }
@@ -78,7 +79,7 @@ class EventChecker {
   bool is_certain() const { return is_certain_; }
   /// "sha256_cbor", "sha256_cbor with seed '0'", or why hashes are not recomputed.
   std::string hash_text() const;
-  /// The hashes held on the GPU, sorted: what an indexer would say of the engine.
+  /// The hashes held on the GPU, sorted: an indexer's view of the engine.
   std::vector<HashId> held_on_gpu() const;
 
  private:
@@ -88,13 +89,13 @@ class EventChecker {
     Encoding encoding;
   };
 
-  /// How the hashes of a space are made, once that is found.
+  /// How the hashes of a space are computed, once known.
   struct HashRecipe {
     std::optional<HashFunction> function;
     std::optional<BlockHash> none_hash;
     std::string seed;
     std::uint32_t fine_per_block = 1;  ///< hashes of the engine in one block
-    bool is_joined = false;            ///< to 0.23 a block's hash is all of them
+    bool is_joined = false;            ///< up to 0.23 a block's hash is the concatenation of them
     std::uint32_t tries = 0;
     std::uint32_t root_tries = 0;
     std::vector<WaitingEvent> waiting;  ///< seen before it was found
@@ -119,7 +120,7 @@ class EventChecker {
     std::uint64_t held_largest = 0;  ///< of them, of whole blocks
     std::uint64_t depth_max = 0;
     std::uint64_t num_events = 0;
-    std::uint32_t broken_chains = 0;  ///< hashes removed before those that name them as parent
+    std::uint32_t broken_chains = 0;  ///< hashes removed before their children
     BlockTable blocks;
     HashRecipe recipe;
     std::deque<RemovedBlock> removed;   ///< the last ones
@@ -151,7 +152,7 @@ class EventChecker {
 
   void report(Rule rule, EventRef at, std::string event, std::string found, std::string expected,
               std::vector<EventRef> led_there = {});
-  /// What was removed or cleared under this id; null for nothing that is remembered.
+  /// What was removed or cleared under this id; null if nothing is remembered.
   const RemovedBlock* find_removed(const Space& space, HashId id) const;
   const RemovedBlock* find_cleared(const Space& space, HashId id) const;
   void forget_blocks(Space& space);
@@ -165,7 +166,7 @@ class EventChecker {
   std::deque<Space> spaces_;  ///< references hold
   BlockHasher hasher_;
   CheckCounts counts_;
-  std::optional<EventRef> cleared_at_;  ///< none: nobody said that it is cleared
+  std::optional<EventRef> cleared_at_;                       ///< none: not cleared
   std::vector<std::pair<std::size_t, BlockHash>> computed_;  ///< digests of the event's integers
   std::optional<std::pair<std::size_t, BlockHash>> wrong_;   ///< which hash, and the right one
 };

@@ -11,8 +11,7 @@
 namespace kvfence::audit {
 namespace {
 
-/// The shape of a value: what its first bytes say. Scalars are whole; of the others the contents
-/// follow.
+/// The head of a value: its first bytes. A scalar is complete; the contents of the others follow.
 struct Head {
   enum class Kind : std::uint8_t {
     kNil,
@@ -58,8 +57,8 @@ std::string name_of(const Head& head) {
   return {};
 }
 
-/// Values one after the other. Each read returns false, and has said why, where there is no such
-/// value; the position is then anywhere.
+/// Reads values one after the other. Each read returns false and records the reason if there is no
+/// such value; the position is then undefined.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -100,8 +99,8 @@ class Reader {
     return follows(head, Kind::kMap, 2U << (first - 0xDE));
   }
 
-  /// As read, for the numbers that token ids are: most of a payload. False: it is no such number,
-  /// and nothing was read.
+  /// As read, for token ids, which are most of a payload. False: it is no such number, and nothing
+  /// was read.
   bool read_token(std::uint32_t& out) {
     const auto* const next = reinterpret_cast<const unsigned char*>(bytes_.data()) + at_;
     constexpr std::size_t kBytesMax = 5;
@@ -132,8 +131,7 @@ class Reader {
     return text;
   }
 
-  /// Without recursion: each of the values that are still to come has a byte at least, so their
-  /// number is bounded by the bytes.
+  /// Without recursion: each remaining value has at least one byte, so the bytes bound their number.
   bool skip() {
     for (std::uint64_t values = 1; values > 0; --values) {
       Head head;
@@ -184,7 +182,7 @@ class Reader {
     return sized(head, kind, value);
   }
 
-  /// Nothing is as long as it says unless that many bytes are there.
+  /// A declared length counts only if that many bytes are there.
   bool sized(Head& head, Kind kind, std::uint64_t length) {
     head = {kind, length};
     std::uint64_t needed = length;
@@ -287,7 +285,8 @@ bool read_value(Reader& reader, std::vector<T>& out) {
   Head head;
   if (!reader.read_kind(head, Kind::kArray, "a list")) return false;
   out.clear();
-  // Grows with what is really there, but for numbers, which are no larger than their bytes by much.
+  // Grows with the bytes read, not with declared lengths, except for numbers, which are not much
+  // larger than their bytes.
   if constexpr (std::is_arithmetic_v<T>) out.reserve(head.value);
   for (std::uint64_t item = 0; item < head.value; ++item) {
     if (!read_value(reader, out.emplace_back())) return false;
@@ -366,8 +365,8 @@ class BatchDecoder {
     return true;
   }
 
-  /// False: no list of events. An event that cannot even be skipped is the last of its batch, whose
-  /// rank is then not known.
+  /// False: no list of events. An event that cannot be skipped is the last of its batch, whose rank
+  /// is then unknown.
   bool read_events() {
     Head head;
     if (!reader_.read_kind(head, Kind::kArray, "a list of events")) return false;
@@ -405,7 +404,7 @@ class BatchDecoder {
                         "BlockStored, BlockRemoved or AllBlocksCleared");
   }
 
-  /// Goes on at the first field again.
+  /// Starts again at the first field.
   bool find_type(std::size_t begin, std::uint64_t num_fields, std::string& tag) {
     const std::size_t fields = reader_.offset();
     std::string name;

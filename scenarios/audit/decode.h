@@ -2,9 +2,9 @@
 
 /// The payload of a message, decoded: msgpack of an EventBatch in either encoding.
 ///
-/// A pull decoder of its own, not msgpack-c: what a stranger sends is read in place, no length that
-/// it declares is allocated or looped over before that many bytes are known to be there, nothing
-/// recurses, and an error names its byte. A malformed event does not lose the others of its batch.
+/// A pull decoder of its own, not msgpack-c: untrusted input is read in place, no declared length
+/// is allocated or looped over before that many bytes are known to be there, nothing recurses, and
+/// an error names its byte. A malformed event does not lose the others of its batch.
 /// Source: the msgpack specification; vLLM v0.19.0, v0.23.0 and v0.33.0 distributed/kv_events.py.
 
 #include <cstddef>
@@ -47,7 +47,7 @@ struct DecodedBatch {
 /// Cost: O(payload) in time, a small multiple of it in memory.
 bool decode(std::string_view payload, DecodedBatch& out);
 
-/// The payload again with the events of these bytes alone, in their order.
+/// The payload with only the events of these bytes, in their order.
 std::string payload_of(std::string_view payload, const EventBatch& batch,
                        const std::vector<ByteRange>& events);
 

@@ -62,7 +62,7 @@ class Writer {
     out_ += bytes;
   }
   void array(std::size_t size) { container(size, size, 0x90, {'\xdc', '\xdd'}); }
-  /// The header is as long as one of size_max members needs, however few there are.
+  /// The header has the length that size_max members need.
   void map(std::size_t size, std::size_t size_max) {
     container(size, size_max, 0x80, {'\xde', '\xdf'});
   }
@@ -90,7 +90,7 @@ class Writer {
   }
 
  private:
-  /// A tag for one, two, four or eight bytes, and the value in as few of them as it needs.
+  /// A tag for one, two, four or eight bytes, and the value in the fewest of these.
   void sized(std::uint64_t value, const std::array<char, 4>& tags) {
     std::size_t index = 0;
     while (index < 3 && value >> (8U << index) != 0) ++index;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// KV events on their way to the wire: from what a pool reports to a batch, and from a batch to the
-/// payload that vLLM publishes, byte for byte.
+/// Encodes KV events: the events of a pool as a batch, and a batch as the payload that vLLM
+/// publishes, byte for byte.
 
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ namespace kvfence::audit {
 /// Cost: one pass; an integer has the shortest form, as msgspec writes it.
 std::string encode(const EventBatch& batch, WireRelease release);
 
-/// What a pool reported, as it is published with hashes as bytes; a medium of none is "GPU".
+/// An event of a pool as it is published, with hashes as bytes; a medium of none is "GPU".
 Event to_event(const KVCacheEvent& event);
 
 /// Replaces a hash by its low 64 bits as an integer, as a publisher under

@@ -1,7 +1,6 @@
 #pragma once
 
-/// A batch of KV events as an engine publishes it: what vLLM and SGLang put on the wire, before
-/// anything is believed of it.
+/// A batch of KV events as vLLM and SGLang publish it, before any check.
 /// Source: vLLM v0.19.0, v0.23.0 and v0.33.0 distributed/kv_events.py.
 
 #include <cstdint>
@@ -15,8 +14,8 @@
 
 namespace kvfence::audit {
 
-/// Whose fields a payload has. Arrays have every field of their release, none as nil: msgspec omits
-/// defaults of maps alone. What a release has no field for is left out.
+/// The release whose fields a payload has. Arrays have every field of their release, none as nil:
+/// msgspec omits defaults only in maps. Members without a field in the release are left out.
 /// Source: vLLM v0.19.0, v0.23.0 and v0.33.0 distributed/kv_events.py, encoded by msgspec 0.22.0.
 enum class WireRelease : std::uint8_t {
   kV019,  ///< arrays that end with extra_keys
@@ -25,7 +24,7 @@ enum class WireRelease : std::uint8_t {
 };
 
 /// A block's hash: bytes, or an integer of 64 bits where the engine publishes hashes as numbers
-/// (its low 64 bits; SGLang's may be negative). The integer stands as 8 bytes, big-endian.
+/// (its low 64 bits; SGLang's may be negative). The integer is kept as 8 bytes, big-endian.
 struct EventHash {
   std::string bytes;
   bool is_integer = false;
@@ -66,7 +65,7 @@ struct StoredEvent {
   std::optional<std::string> session_id;
   std::optional<std::vector<std::vector<TokenId>>> lookahead_token_ids;
 
-  /// In the order of the wire. With a release: it is there since then, and none is its default.
+  /// In the order of the wire. With a release: the field exists since then, and its default is none.
   static void declare(auto& fields) {
     using enum WireRelease;
     fields.add("block_hashes", &StoredEvent::block_hashes);
@@ -130,7 +129,7 @@ struct EventBatch {
   friend bool operator==(const EventBatch&, const EventBatch&) = default;
 };
 
-/// How an event stands in the payload; the batch is an array in both.
+/// How an event is encoded in the payload; the batch is an array in both.
 enum class Encoding : std::uint8_t {
   kArrays,  ///< a type tag and the fields in order; to 0.23, and SGLang
   kMaps,    ///< a map with the type under "type"; 0.33

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMicrosecondsASecond = 1e6;
 
-/// Who publishes in a recording.
+/// The publisher's name in a recording.
 constexpr const char* kEngineName = "kvfence";
 
 constexpr std::uint32_t kRank = 0;
@@ -135,7 +135,7 @@ bool EventStream::send(Outgoing& outgoing) {
     outgoing.batch.time = seconds_since_epoch();
     if (outgoing.restarts) publisher_->forget();
   }
-  // First, so that a subscriber never has a message that the truth does not know.
+  // First, so that a subscriber never has a message before its lines of the truth.
   if (outgoing.restarts && !write_truth("{\"restart\":true}\n")) return false;
   if (!write_truth(outgoing.truth)) return false;
 

@@ -1,17 +1,17 @@
 #pragma once
 
-/// The KV events of a replay on their way out: batches with a time and a sequence number, faults on
-/// purpose, and then a socket or a recording; beside it the truth.
+/// Publishes the KV events of a replay: batches with a time and a sequence number, injected faults,
+/// to a socket or a recording; and writes the truth beside it.
 ///
-/// The truth is what the pool holds, read off its blocks and not off its events. It is a file of
-/// JSON lines, each of which applies after the message of that number, in the order of sending:
+/// The truth is what the pool holds, read from its blocks and not from its events. It is a file of
+/// JSON lines, in the order of sending; each applies after the message of that number:
 ///
 ///   {"sequence":7,"group":0,"medium":"GPU","added":["<hash in hexadecimal>",...],"removed":[...]}
 ///
-/// A hash stands there once per block that came to carry it or ceased to. A message that changes
-/// nothing has no line. {"restart":true} is an engine that starts anew, with nothing held, and the
-/// last line is {"end":N} with the number that a next message would have. Lines are there before
-/// their message is sent.
+/// A hash is listed once per block that began or ceased to carry it. A message that changes nothing
+/// has no line. {"restart":true} is a restart of the engine, with nothing held, and the last line
+/// is {"end":N} with the number that a next message would have. Lines are written before their
+/// message is sent.
 
 #include <cstdint>
 #include <fstream>
@@ -40,10 +40,11 @@ struct EventStreamOptions {
   bool is_recorded() const;
 };
 
-/// Added and removed hashes from one look at a pool's blocks to the next.
+/// Hashes added and removed since the last look at a pool's blocks.
 class TruthDiff {
  public:
-  /// keys: packed keys by block id, empty for none. The lines of the truth after that message.
+  /// Returns the lines of the truth after that message. keys: packed keys by block id, empty for
+  /// none.
   std::string take(std::uint64_t sequence, const std::vector<BlockHash>& keys, bool low64);
 
  private:
@@ -57,17 +58,17 @@ class EventStream {
   static Parsed<std::unique_ptr<EventStream>> open(const EventStreamOptions& options,
                                                    HashAlgorithm algorithm);
 
-  /// What is bound; null for a recording.
+  /// The bound publisher; null for a recording.
   const Publisher* publisher() const { return publisher_.get(); }
   /// Waits for the subscribers. Errors: too few of them.
   std::optional<InputError> start();
 
   /// Publishes the events as one message; no events, no message, as upstream.
-  /// time_us: of the trace. keys: of the pool's blocks right now; read where a truth is written.
+  /// time_us: of the trace. keys: of the pool's blocks right now; read if a truth is written.
   /// False: it is over, error() says why.
   bool take(std::uint64_t time_us, const std::vector<KVCacheEvent>& events,
             const std::vector<BlockHash>& keys);
-  /// Sends what is held back; subscribers get the time to leave. False as take().
+  /// Sends what is held back, and waits for subscribers to leave. False as take().
   bool finish();
 
   const std::optional<InputError>& error() const { return error_; }

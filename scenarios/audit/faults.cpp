@@ -188,7 +188,7 @@ bool FaultInjector::inject_stored(FaultKind kind, StoredEvent& event, std::vecto
           flipped(event.parent_block_hash->bytes, kUnknownParentPattern);
       return true;
     case FaultKind::kWrongHash:
-      // Where some of its blocks were seen before, so may be what is stored under them.
+      // If some of its blocks were seen before, their children may have been, too.
       if (!is_first_new_ || !has_all_tokens(event)) return false;
       renamed_[first] = flipped(first, kWrongHashPattern);
       return true;
@@ -223,7 +223,7 @@ bool FaultInjector::remove_newest(std::vector<Event>& out) const {
   return true;
 }
 
-/// The hash that is published wherever a sound one stands, where they differ.
+/// The hash that is published in the place of a sound one, where they differ.
 void FaultInjector::rename(std::vector<Event>& events) {
   if (renamed_.empty()) return;
   for (Event& event : events) {
@@ -262,7 +262,7 @@ void FaultInjector::rename(StoredEvent& event) {
   }
 }
 
-/// Faults of a whole message; then it goes out.
+/// Applies faults of a whole message, and sends it.
 void FaultInjector::publish(Outgoing message, std::vector<Outgoing>& out) {
   std::optional<Outgoing> held_back = std::exchange(held_back_, std::nullopt);
   const std::uint64_t sequence = message.sequence;
@@ -300,7 +300,7 @@ void FaultInjector::publish(Outgoing message, std::vector<Outgoing>& out) {
   if (held_back) out.push_back(std::move(*held_back));
 }
 
-/// A fresh engine serves the same traffic from its beginning.
+/// A new engine serves the same traffic from its beginning.
 void FaultInjector::restart(std::vector<Outgoing>& out) {
   finish(out);
   renamed_.clear();

@@ -1,11 +1,11 @@
 #pragma once
 
-/// Faults in a stream of KV events, on purpose: what `kvfence replay --publish --inject` publishes
+/// Injected faults in a stream of KV events: what `kvfence replay --publish --inject` publishes
 /// instead of the truth, to see whether an indexer or an auditor notices.
 ///
-/// A fault is of one message, and everything else stays what a sound engine publishes: a block with
-/// a wrong hash has the same wrong hash wherever it is named, and its children's hashes follow from
-/// it.
+/// A fault changes one message, and everything else remains what a sound engine publishes: a block
+/// with a wrong hash has the same wrong hash wherever it is named, and its children's hashes follow
+/// from it.
 
 #include <array>
 #include <cstdint>
@@ -28,7 +28,7 @@ enum class FaultKind : std::uint8_t {
   kLost,            ///< the message is not sent; the replay endpoint has it
   kRepeated,        ///< it is sent twice
   kReordered,       ///< it is sent after the next one
-  kSilentRestart,   ///< before it, a fresh engine starts over: sequence 0, nothing held, no clear
+  kSilentRestart,   ///< before it, a new engine starts over: sequence 0, nothing held, no clear
   kMalformed,       ///< half of its payload is missing
   kWrongRank,       ///< it names the next data-parallel rank
   kWrongParent,     ///< a stored event names another held block as its parent
@@ -36,10 +36,10 @@ enum class FaultKind : std::uint8_t {
   kWrongHash,       ///< a block that was never stored before has another hash, here and later on
   kCutTokens,       ///< a stored event lacks its last token
   kRemovedUnknown,  ///< a removed event of a hash that was never stored
-  kRemovedTwice,    ///< the removal of a last copy stands there twice
+  kRemovedTwice,    ///< the removal of a last copy is published twice
   kRemovedHeld,     ///< a removed event of the block that was stored last, which stays held
   kRemovalLeftOut,  ///< a removed event is missing
-  kClearedHeld,     ///< everything is said to be cleared, and stays held
+  kClearedHeld,     ///< a clear is published, and everything stays held
 };
 
 constexpr auto words_of(FaultKind) {
@@ -49,7 +49,7 @@ constexpr auto words_of(FaultKind) {
        "removed_held", "removal_left_out", "cleared_held"});
 }
 
-/// A fault in the first message from that one on that has a place for it.
+/// A fault in the first possible message from that one on.
 struct Fault {
   FaultKind kind = FaultKind::kLost;
   std::uint64_t message = 0;  ///< the sequence number without faults
@@ -61,7 +61,7 @@ struct Fault {
 /// KIND@N, or KIND@N/EVERY. Errors: an unknown kind, no number.
 Parsed<Fault> parse_fault(std::string_view text);
 
-/// A message with what becomes of it.
+/// A message, and what is done with it.
 struct Outgoing {
   std::uint64_t sequence = 0;
   EventBatch batch;
@@ -85,9 +85,9 @@ class FaultInjector {
   /// algorithm: of the hashes, all of them in full.
   FaultInjector(std::vector<Fault> faults, HashAlgorithm algorithm);
 
-  /// Appends what is published in the place of the next message.
+  /// Appends what is published instead of the next message.
   void take(Outgoing message, std::vector<Outgoing>& out);
-  /// Appends what was held back for a message that did not come, which is no fault then.
+  /// Appends what was held back for a message that did not come; it is no fault then.
   void finish(std::vector<Outgoing>& out);
 
   const std::vector<Injection>& injections() const { return injections_; }

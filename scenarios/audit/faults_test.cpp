@@ -131,7 +131,7 @@ TEST(Faults, ASilentRestartIsAFreshEngineWithTheSameTraffic) {
       EXPECT_GT(out[at].batch.time, out[at - 1].batch.time) << at;
     }
   }
-  // Nothing is there that could start over.
+  // Nothing could start over.
   EXPECT_EQ(sequences_of(stream.with("silent_restart@0")), (Sequences{0, 0, 1, 2, 3}));
 }
 
@@ -143,7 +143,7 @@ TEST(Faults, OfAnEvent) {
     EXPECT_EQ(stream.injections_.at(0).sequence, message) << fault;
     return out.at(message).batch.events;
   };
-  // The first stored event has no parent that could be another.
+  // The first stored event has no parent that could be wrong.
   EXPECT_EQ(events_with("wrong_parent@0", 1),
             (std::vector<Event>{Stream::stored({stream.c_}, stream.a_, 20)}));
   auto unknown = std::get<StoredEvent>(events_with("unknown_parent@0", 1).at(0));
@@ -173,7 +173,7 @@ TEST(Faults, AWrongHashIsTheSameWhereverItIsNamed) {
   EXPECT_EQ(out[1].batch.events, (std::vector<Event>{Stream::stored({c}, b, 20)}));
   EXPECT_EQ(out[2].batch.events, (std::vector<Event>{Stream::removed(c), Stream::removed(b)}));
   EXPECT_EQ(out[3].batch.events, (std::vector<Event>{Stream::stored({b, c}, wrong, 10)}));
-  // What was stored before keeps its name.
+  // Blocks stored before keep their hashes.
   const auto later = stream.with("wrong_hash@2");
   EXPECT_TRUE(stream.injections_.empty());
   EXPECT_EQ(later[3].batch.events, stream.batches_[3]);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What both ends of a socket do through signals: wait, and receive what is there.
+/// Waiting and receiving on a socket, interruptible by signals, for both ends.
 
 #ifdef KVFENCE_HAS_ZMQ
 
@@ -13,10 +13,10 @@
 
 namespace kvfence::audit {
 
-/// A multipart has no more of them here; those beyond are dropped.
+/// Frames of a multipart that are kept; further ones are dropped.
 inline constexpr std::size_t kFramesMax = 8;
 
-/// Whether something is there before the time is over, or a signal comes.
+/// Whether something arrives before the time is over or a signal comes.
 template <class Items>
 bool wait(Items& items, std::chrono::milliseconds patience) {
   try {

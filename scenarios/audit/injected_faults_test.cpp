@@ -1,4 +1,5 @@
-/// The two sides of an audit against each other: streams of our own engine, sound and with faults.
+/// Checks the two sides of an audit against each other: our own engine's streams, with and without
+/// faults.
 /// KVFENCE_FAULT_PLACES in the environment: how many random places a kind of fault gets.
 
 #include <gtest/gtest.h>
@@ -73,8 +74,8 @@ const Messages& of_a_pool() {
   return messages;
 }
 
-/// As many tokens as the trace has blocks, in blocks of one token: no running request has a last
-/// block that is not cached yet, so that the pool is full of cached blocks again and again.
+/// As many tokens as the trace has blocks, in blocks of one token: every block of a running request
+/// is cached, so that the pool is often full of cached blocks.
 const Messages& of_a_scheduler() {
   static const Messages messages = [] {
     std::vector<MooncakeRequest> requests = excerpt();
@@ -137,9 +138,9 @@ std::string text_of(const std::vector<Finding>& findings) {
   return text;
 }
 
-/// Whether a plain mirror meets what cannot be: a removal of what it does not hold, a parent that
-/// it does not hold, more blocks than there are. It always does where faults say so themselves;
-/// these show only by what comes later.
+/// Whether a plain mirror meets a contradiction: a removal of what it does not hold, a parent that
+/// it does not hold, more blocks than there are. Some faults are contradictions themselves; these
+/// show only by later events.
 bool contradicts_itself(const Messages& messages) {
   std::map<EventHash, int> copies;
   for (const Outgoing& message : messages) {
@@ -225,13 +226,13 @@ class InjectedFaults : public testing::TestWithParam<FaultKind> {
     std::size_t num_found = 0;
     std::size_t num_silent = 0;
     for (std::size_t place = 0; place < num_places();) {
-      // That the first or the last message is missing nobody knows.
+      // A missing first or last message cannot be detected.
       const Fault fault{kind, 1 + random() % (sound.size() - 2), 0};
       const Form form = kForms[place % kForms.size()];
       bool is_injected = false;
       const Messages faulty = with_fault(sound, fault, is_injected);
       const auto findings = findings_of(faulty, form);
-      // Where nothing that follows contradicts it, nobody can know, and another place is drawn.
+      // A fault that no later event contradicts cannot be detected; another place is drawn.
       const bool is_seen = is_injected && (!shows_later(kind) || contradicts_itself(faulty));
       EXPECT_EQ(findings.size(), is_seen ? 1U : 0U)
           << to_text(kind) << '@' << fault.message << " form " << place % kForms.size() << "\n"
@@ -264,7 +265,7 @@ std::vector<FaultKind> all_kinds() {
 INSTANTIATE_TEST_SUITE_P(, InjectedFaults, testing::ValuesIn(all_kinds()),
                          [](const auto& kind) { return std::string(to_text(kind.param)); });
 
-/// Hashes that a mirror of the first messages of a sound stream holds, as auditors name them.
+/// The hashes held after the first messages of a sound stream, as auditors name them.
 std::vector<HashId> held_after(const Messages& messages, std::size_t num_messages, bool low64) {
   std::map<EventHash, int> copies;
   for (std::size_t number = 0; number < num_messages; ++number) {

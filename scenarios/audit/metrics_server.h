@@ -1,7 +1,7 @@
 #pragma once
 
-/// Answers GET requests on a port with one text, as Prometheus scrapes it. It has no thread: who
-/// owns it calls serve() now and then.
+/// Answers GET requests on a port with one text, as Prometheus scrapes it. It has no thread: its
+/// owner calls serve() now and then.
 
 #include <optional>
 #include <string>
@@ -16,19 +16,19 @@ class MetricsServer {
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  /// Listens on all addresses; port 0 is a free one. What is wrong, if anything.
+  /// Listens on all addresses; port 0 is a free one. Returns an error message, if any.
   std::optional<std::string> open(int port);
   int port() const { return port_; }
 
-  /// Answers those who wait. One that sends or takes nothing for 100 ms is closed.
-  /// make_text() is called where somebody does.
+  /// Answers waiting clients. One that sends or receives nothing for 100 ms is closed. Calls
+  /// make_text() if there is a client.
   template <class MakeText>
   void serve(MakeText&& make_text) {
     for (int peer = next_peer(); peer >= 0; peer = next_peer()) answer(peer, make_text());
   }
 
  private:
-  /// -1: nobody waits.
+  /// -1: no client waits.
   int next_peer() const;
   static void answer(int peer, std::string_view text);
 

@@ -27,7 +27,7 @@ MirrorBlock& BlockTable::at(HashId id) {
   std::uint32_t& number = slots_[slot_of(id)];
   if (number != kNone) return blocks_[number];
   number = static_cast<std::uint32_t>(blocks_.size());
-  // By a quarter: doubling would waste as much as it holds.
+  // By a quarter: doubling could waste as much memory as is used.
   if (blocks_.size() == blocks_.capacity()) blocks_.reserve(blocks_.size() * 5 / 4 + 16);
   MirrorBlock& block = blocks_.emplace_back();
   block.id = id;

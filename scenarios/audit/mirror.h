@@ -1,11 +1,10 @@
 #pragma once
 
-/// What a correct indexer keeps of an engine: the blocks of one space (a group in a medium), by
-/// hash.
+/// A correct indexer's model of an engine: the blocks of one space (a group in a medium), by hash.
 ///
-/// A hash is known by 64 bits of XXH3 of its bytes: at 10^7 blocks, two of them meet in one run of
-/// 300,000. Token ids are not kept. A held block takes 104 bytes at most, 136 with a digest; the
-/// figure of a run is BlockTable::memory_bytes().
+/// A hash is identified by 64 bits of XXH3 of its bytes: at 10^7 blocks, two of them collide in one
+/// run of 300,000. Token ids are not kept. A held block takes 104 bytes at most, 136 with a digest;
+/// BlockTable::memory_bytes() has the figure of a run.
 
 #include <array>
 #include <cstddef>
@@ -29,20 +28,21 @@ struct MirrorBlock {
   std::uint32_t copies = 0;   ///< blocks that carry the hash; 0: excused alone
   std::uint32_t depth = 0;    ///< blocks from the root, itself included, as far as they are known
   std::uint32_t block_size = 0;
-  std::uint32_t children = 0;     ///< hashes held that name it as parent
-  std::uint32_t whole_until = 0;  ///< the number of broken chains when all before it was held
-  /// A finding explains whatever is said of this hash.
+  std::uint32_t children = 0;  ///< hashes held that name it as parent
+  std::uint32_t whole_until =
+      0;  ///< the number of broken chains when all blocks before it were held
+  /// A finding explains all events about this hash.
   bool is_excused = false;
 };
 
 /// Open addressing over a dense array. Pointers hold until the next insertion.
-/// Cost: O(1) expected an operation.
+/// Cost: O(1) expected per operation.
 class BlockTable {
  public:
   using Digest = std::array<char, 32>;
 
   MirrorBlock* find(HashId id);
-  /// The block of that id, which is made where there is none.
+  /// The block of that id; made if there is none.
   MirrorBlock& at(HashId id);
   /// Requires: there is one.
   void erase(HashId id);
@@ -51,7 +51,7 @@ class BlockTable {
   std::size_t size() const { return blocks_.size(); }
   std::size_t memory_bytes() const;
 
-  /// The whole digest of a hash that events carry only 64 bits of.
+  /// The whole digest of a hash of which events carry only 64 bits.
   void keep_digest(HashId id, std::string_view digest);
   /// Empty where none is kept.
   std::string_view digest_of(HashId id) const;

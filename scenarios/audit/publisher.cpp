@@ -25,7 +25,7 @@ using Frames = std::vector<zmq::const_buffer>;
 /// Messages that wait for a slow subscriber: few, so that the last ones go out within the patience.
 constexpr int kHighWaterMark = 1000;
 
-/// Until a slow subscriber is tried again, where no replay request comes first.
+/// Until a slow subscriber is tried again, unless a replay request comes first.
 constexpr std::chrono::milliseconds kRetry{1};
 
 /// Options of sockets are ints.
@@ -39,12 +39,12 @@ class ZmqPublisher final : public Publisher {
 
  public:
   explicit ZmqPublisher(const PublisherOptions& options) : options_(options) {
-    // Every subscription and its end are shown, and a slow subscriber holds the publisher up.
+    // Reports every subscription and its end, and makes a slow subscriber block the publisher.
     pub_.set(zmq::sockopt::xpub_verboser, 1);
     pub_.set(zmq::sockopt::xpub_nodrop, 1);
     pub_.set(zmq::sockopt::sndhwm, kHighWaterMark);
     pub_.set(zmq::sockopt::linger, capped(milliseconds(patience()).count()));
-    // A whole replay fits, twice, since what was read is noticed late.
+    // Twice a whole replay fits, since reads are noticed late.
     replay_.set(zmq::sockopt::sndhwm, capped(2 * (options.buffer_steps + 1)));
     replay_.set(zmq::sockopt::linger, 0);
   }
@@ -114,7 +114,7 @@ class ZmqPublisher final : public Publisher {
   seconds patience() const { return seconds(options_.patience_seconds); }
   std::string patience_text() const { return std::to_string(options_.patience_seconds) + " s"; }
 
-  /// Rounded up, so that nobody polls in a circle for the last microseconds.
+  /// Rounded up, so that no caller polls in a loop for the last microseconds.
   static milliseconds remaining(Clock::time_point end) {
     return std::max(std::chrono::ceil<milliseconds>(end - Clock::now()), milliseconds(0));
   }
@@ -132,7 +132,7 @@ class ZmqPublisher final : public Publisher {
     return std::nullopt;
   }
 
-  /// Takes in subscriptions and answers replay requests; waits for the first one that long.
+  /// Handles subscriptions and answers replay requests; waits up to that long for the first one.
   void serve(milliseconds timeout) {
     std::array<zmq::pollitem_t, 2> items = {
         {{pub_.handle(), 0, ZMQ_POLLIN, 0}, {replay_.handle(), 0, ZMQ_POLLIN, 0}}};
@@ -148,7 +148,7 @@ class ZmqPublisher final : public Publisher {
     if (frame.front() == '\x00' && num_subscribers_ > 0) --num_subscribers_;
   }
 
-  /// identity / empty / first sequence. Anything else is passed over.
+  /// identity / empty / first sequence. Anything else is ignored.
   void answer(const std::vector<zmq::message_t>& request) {
     if (request.size() != 3 || request[2].size() != kSequenceBytes) return;
     const std::uint64_t first = from_big_endian(request[2].to_string_view());

@@ -74,7 +74,7 @@ std::vector<std::string> replay_of(Publisher& publisher) {
   return messages;
 }
 
-/// A signal each millisecond, as long as it is there.
+/// Sends a signal each millisecond during its lifetime.
 class EverInterrupted {
  public:
   EverInterrupted() : before_(std::signal(SIGALRM, [](int) {})) { set_timer(1000); }

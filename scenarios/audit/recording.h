@@ -10,8 +10,8 @@
 ///           payload to its end
 ///
 /// Flags: 1, the message came from the replay endpoint; 2, messages before it were left out on
-/// purpose, so that this one is the next of its engine; 4, it only sets the scene: nothing of it is
-/// judged. 2 and 4 are of an excerpt, as evidence of a finding is one.
+/// purpose, so that this one counts as the next of its engine; 4, it only sets the state and is not
+/// judged. 2 and 4 occur in excerpts, such as the evidence of a finding.
 
 #include <cstddef>
 #include <cstdint>
@@ -47,13 +47,13 @@ void append_record(std::string& out, const Arrival& arrival);
 /// Records of a file's text, one after the other.
 class RecordingReader {
  public:
-  /// The text has to outlive the reader. False: no recording; `error` says what was found.
+  /// The text has to outlive the reader. False: not a recording; `error` says what was found.
   bool open(std::string_view text, std::string& error);
 
   /// False: no further record; cut() says whether the text ends within one.
   bool read(Arrival& out);
 
-  /// What is wrong with what follows the last whole record; none at a clean end.
+  /// The error after the last whole record; none at a clean end.
   const std::optional<std::string>& cut() const { return cut_; }
 
  private:
@@ -62,10 +62,10 @@ class RecordingReader {
   std::optional<std::string> cut_;
 };
 
-/// Writes records as they come, so that what was recorded is there when the process is killed.
+/// Writes records as they come, so that a killed process leaves them.
 class RecordingWriter {
  public:
-  /// Replaces the file. What is wrong, if anything.
+  /// Replaces the file. Returns an error message, if any.
   std::optional<std::string> open(const std::string& path);
   std::optional<std::string> write(const Arrival& arrival);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What an audit reports: rules that no correct engine breaks, and findings of them.
+/// The rules of an audit, which no correct engine breaks, and their findings.
 
 #include <array>
 #include <cstddef>
@@ -78,8 +78,8 @@ struct Finding {
   std::string found = {};
   std::string expected = {};
   std::vector<EventRef> led_there = {};  ///< of the same stream; kept, from the oldest, each once
-  /// Messages that the auditor had got: before the engine started, and when it was found. Between
-  /// them, numbers are of one run of the engine.
+  /// Numbers of messages that the auditor had received: before the engine started, and at the
+  /// finding. Between them, sequence numbers belong to one run of the engine.
   std::uint64_t since = 0;
   std::uint64_t until = 0;
 

@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A longer message closes the connection: nobody publishes that much at once.
+/// A longer message closes the connection: no publisher sends that much at once.
 constexpr std::int64_t kMessageBytesMax = std::int64_t{64} << 20;
 constexpr std::size_t kMessagesAtOnce = 4096;
 /// Of one replay: more than publishers keep.
@@ -65,7 +65,7 @@ class ZmqSubscriber final : public Subscriber {
                  : sockets_[index].connect(endpoint.address);
       });
       if (!error && !endpoint.replay_address.empty()) {
-        // It is connected to when something is missing, and said to be none now.
+        // It is connected only when something is missing, but an invalid address is reported now.
         error = fails("--replay-endpoint", endpoint.replay_address, [&] {
           zmq::socket_t(context_, zmq::socket_type::dealer).connect(endpoint.replay_address);
         });
@@ -114,7 +114,7 @@ class ZmqSubscriber final : public Subscriber {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
       std::vector<zmq::pollitem_t> items = {{socket.handle(), 0, ZMQ_POLLIN, 0}};
       if (left.count() <= 0) return found;
-      // A signal that ends the audit does not end a replay: the rest of it would count as lost.
+      // A signal that ends the audit does not end a replay, since its rest would count as lost.
       if (!wait(items, left) || !receive_frames(socket, frames_)) continue;
       // After the delimiter: to 0.23 the number and the payload, since 0.33 the topic before them.
       if (frames_.size() != 3) frames_.erase(frames_.begin());
@@ -134,7 +134,7 @@ class ZmqSubscriber final : public Subscriber {
   }
 
  private:
-  /// Of topic, number, payload; nothing where they are something else.
+  /// From topic, number, payload; nothing if the frames are different.
   std::optional<Arrival> arrival_of(const std::string& engine) {
     if (frames_.size() != 3 || frames_[0].size() > kNameBytesMax) return std::nullopt;
     const std::optional<std::uint64_t> sequence = sequence_of(frames_[1]);

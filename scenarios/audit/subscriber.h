@@ -1,6 +1,6 @@
 #pragma once
 
-/// Subscribes to what engines publish, and asks for what is missing: the SUB and DEALER ends of
+/// Subscribes to the messages of engines, and asks for missing ones: the SUB and DEALER ends of
 /// vLLM's ZmqEventPublisher.
 /// Source: vLLM v0.19.0 and v0.33.0 distributed/kv_events.py.
 
@@ -17,13 +17,13 @@
 namespace kvfence::audit {
 
 struct Endpoint {
-  std::string address;         ///< is connected to; with a * as its host, bound
+  std::string address;         ///< to connect to; with a * as its host, to bind
   std::string replay_address;  ///< empty: none
 };
 
 struct SubscriberOptions {
   std::vector<Endpoint> endpoints;
-  std::string topic;               ///< the beginning of those that are subscribed to
+  std::string topic;               ///< the prefix of those to subscribe to
   int high_water_mark = 100'000;   ///< messages that wait here, per endpoint
   int replay_milliseconds = 3000;  ///< how long the next message of a replay may take
 };
@@ -33,19 +33,19 @@ class Subscriber {
   /// Whether this build has ZeroMQ.
   static bool is_available();
 
-  /// Connects; the publishers may come later, go and return. Errors: an address that is none.
+  /// Connects; the publishers may come later, go and return. Errors: an invalid address.
   /// Requires: is_available().
   static Parsed<std::unique_ptr<Subscriber>> open(const SubscriberOptions& options);
 
   virtual ~Subscriber() = default;
 
-  /// Waits that long for messages, and appends those that are there, some thousands at most.
-  /// rejected: what is wrong with a multipart that is no message, with its engine.
+  /// Waits up to that long for messages, and appends the available ones, some thousands at most.
+  /// rejected: errors of multiparts that are not messages, with their engines.
   virtual void receive(int patience_ms, std::vector<Arrival>& out,
                        std::vector<std::pair<std::string, std::string>>& rejected) = 0;
 
-  /// Asks the engine of this arrival for messages from `first` until before it; those that it still
-  /// has, in order.
+  /// Asks the engine of this arrival for the messages from `first` up to the one before it. Returns
+  /// those that it still has, in order.
   virtual std::vector<Arrival> replay(std::uint64_t first, const Arrival& until) = 0;
 };
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kMessages = 3000;
 
-/// A block of its own, with more bytes than sockets keep of so many.
+/// A distinct block, large enough that sockets cannot buffer all of them.
 std::string payload_of(std::uint64_t sequence) {
   StoredText text;
   text.hashes = {std::to_string(sequence)};
@@ -30,7 +30,7 @@ std::string payload_of(std::uint64_t sequence) {
   return batch_of({stored(text)});
 }
 
-/// Publishes as vLLM does: what a slow subscriber does not take is dropped.
+/// Publishes as vLLM does: drops what a slow subscriber does not receive.
 class DroppingPublisher {
  public:
   DroppingPublisher() {
@@ -56,8 +56,8 @@ class DroppingPublisher {
   zmq::socket_t socket_{context_, zmq::socket_type::xpub};
 };
 
-/// An auditor of what a subscriber gets that does not read before all is sent, and then up to one
-/// more, which is sent until it comes. With the numbers that came.
+/// The audit of a subscriber that reads only after all is sent, and then until one more message
+/// arrives, which is sent repeatedly. With the numbers that arrived.
 std::vector<std::uint64_t> audit_late(const std::string& replay_endpoint, Auditor& auditor) {
   DroppingPublisher publisher;
   SubscriberOptions options;
@@ -103,7 +103,7 @@ TEST(Subscriber, AReplayHealsWhatItWasTooSlowFor) {
   options.endpoint = options.replay_endpoint = "tcp://127.0.0.1:*";
   const auto keeper = Publisher::open(options);
   ASSERT_TRUE(keeper);
-  // Some of those that are sent while it reads are dropped as well.
+  // Some messages sent while it reads are dropped as well.
   for (std::uint64_t sequence = 0; sequence < 2 * kMessages; ++sequence) {
     (*keeper)->keep({"kv", sequence, payload_of(sequence)});
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A block pool of one's own against the reference.
+/// Checks a user's block pool against the reference.
 
 #include <string>
 #include <type_traits>
@@ -18,7 +18,7 @@ namespace kvfence {
 template <class Make>
 concept MakesBlockPool = BlockPool<std::invoke_result_t<Make&, const BlockPoolConfig&>>;
 
-/// The report calls what make_pool makes by this name.
+/// The name of make_pool's pools in the report.
 template <MakesBlockPool MakePool>
 Parsed<Report> check(MakePool make_pool, const CheckOptions& options = {},
                      std::string name = "mine") {

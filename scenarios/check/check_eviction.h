@@ -1,6 +1,6 @@
 #pragma once
 
-/// An eviction policy of one's own against the reference.
+/// Checks a user's eviction policy against the reference.
 
 #include <string>
 #include <type_traits>
@@ -18,7 +18,7 @@ namespace kvfence {
 template <class Make>
 concept MakesCachePolicy = CachePolicy<std::invoke_result_t<Make&, const CachePolicyConfig&>>;
 
-/// The report calls what make_policy makes by this name.
+/// The name of make_policy's policies in the report.
 template <MakesCachePolicy MakePolicy>
 Parsed<Report> check(MakePolicy make_policy, const CheckOptions& options = {},
                      std::string name = "mine") {

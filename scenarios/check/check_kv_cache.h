@@ -1,6 +1,6 @@
 #pragma once
 
-/// A KV-cache manager of one's own against the reference.
+/// Checks a user's KV-cache manager against the reference.
 
 #include <string>
 #include <type_traits>
@@ -19,7 +19,7 @@ template <class Make>
 concept MakesKVCacheManager =
     KVCacheManager<std::invoke_result_t<Make&, const KVCacheManagerConfig&>>;
 
-/// The report calls what make_manager makes by this name.
+/// The name of make_manager's managers in the report.
 template <MakesKVCacheManager MakeManager>
 Parsed<Report> check(MakeManager make_manager, const CheckOptions& options = {},
                      std::string name = "mine") {

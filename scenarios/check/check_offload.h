@@ -1,6 +1,6 @@
 #pragma once
 
-/// An offloading manager of one's own against the reference.
+/// Checks a user's offloading manager against the reference.
 
 #include <string>
 #include <type_traits>
@@ -19,7 +19,7 @@ template <class Make>
 concept MakesOffloadingManager =
     OffloadingManager<std::invoke_result_t<Make&, const OffloadingManagerConfig&>>;
 
-/// The report calls what make_manager makes by this name.
+/// The name of make_manager's managers in the report.
 template <MakesOffloadingManager MakeManager>
 Parsed<Report> check(MakeManager make_manager, const CheckOptions& options = {},
                      std::string name = "mine") {

@@ -1,5 +1,5 @@
-// Goal: what a user of the package calls finds what there is to find, and says so.
-// Method: the optimized side and its planted bugs in the place of a component of their own.
+// Goal: the package's check functions find the bugs of a user's component and report them.
+// Method: the optimized side and its planted bugs stand for the user's component.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-/// `kvfence audit`: an engine's KV events, live or recorded, against what no correct engine sends.
+/// `kvfence audit`: checks KV events of engines, live or recorded, against what a correct engine
+/// can send.
 
 #include <chrono>
 #include <csignal>
@@ -35,10 +36,10 @@ using Clock = std::chrono::steady_clock;
 
 /// Messages that are kept so that evidence can be taken from them.
 constexpr std::size_t kKeptBytes = std::size_t{64} << 20;
-/// Evidence of the first findings is written; more of them say no more.
+/// Evidence is written for the first findings only.
 constexpr std::size_t kEvidenceMax = 100;
 constexpr int kPollMilliseconds = 100;
-/// Silence after which a message that is missing counts as lost.
+/// Time without messages after which a missing one counts as lost.
 constexpr std::chrono::seconds kSettleAfter{1};
 
 volatile std::sig_atomic_t is_interrupted = 0;
@@ -49,7 +50,7 @@ double since(Clock::time_point start) {
 
 // ---- While it runs ----
 
-/// What is held, and how fast it changes.
+/// The size of the mirrors, and the rate of events.
 class LiveView {
  public:
   explicit LiveView(bool quiet) : line_(quiet, kPeriod, kPeriod) {}
@@ -64,7 +65,7 @@ class LiveView {
     };
     const std::string line = with_thousands(holdings.gpu_blocks) + " blocks held, " +
                              rate(counts.stored, before_.stored) + " stored and " +
-                             rate(counts.removed, before_.removed) + " removed a second, depth " +
+                             rate(counts.removed, before_.removed) + " removed per second, depth " +
                              with_thousands(holdings.depth_max) + ", " +
                              with_thousands(counts.duplicates) + " duplicates, lag " +
                              number_text(auditor.counts().lag_seconds) + " s, " +
@@ -107,16 +108,16 @@ std::string metrics_of(const audit::Auditor& auditor) {
                  [](const View& view) { return view.holdings.gpu_blocks; });
   add_of_streams("prefix_depth", "blocks of the longest prefix since the last clear", kGauge,
                  [](const View& view) { return view.holdings.depth_max; });
-  add_of_streams("certain", "1 where no missing message may explain a finding", kGauge,
+  add_of_streams("certain", "1 if no missing message can explain a finding", kGauge,
                  [](const View& view) { return std::uint64_t{view.is_certain}; });
   add_of_streams("stored", "hashes stored", kCounter,
                  [](const View& view) { return view.counts.stored; });
   add_of_streams("removed", "hashes removed", kCounter,
                  [](const View& view) { return view.counts.removed; });
-  add_of_streams("duplicates", "hashes stored that were held", kCounter,
+  add_of_streams("duplicates", "hashes stored that were already held", kCounter,
                  [](const View& view) { return view.counts.duplicates; });
   add_of_streams("clears", "clears", kCounter, [](const View& view) { return view.counts.clears; });
-  add("lag_seconds", "arrival less time of the last message", kGauge);
+  add("lag_seconds", "arrival minus time of the last message", kGauge);
   metrics.back().samples.push_back({"", {}, auditor.counts().lag_seconds});
   add("messages", "messages received", kCounter);
   metrics.back().samples.push_back({"_total", {}, static_cast<double>(auditor.counts().messages)});
@@ -134,7 +135,7 @@ std::string metrics_of(const audit::Auditor& auditor) {
 
 // ---- Where messages come from ----
 
-/// What is wrong, if anything. cut: what follows the last whole record.
+/// Returns an error message, if any. cut: the error after the last whole record.
 std::optional<InputError> audit_recording(const std::string& path, bool quiet,
                                           audit::Auditor& auditor,
                                           std::optional<std::string>& cut) {
@@ -152,7 +153,7 @@ std::optional<InputError> audit_recording(const std::string& path, bool quiet,
   return std::nullopt;
 }
 
-/// Until the time is over or a signal comes. What is wrong, if anything.
+/// Until the time is over or a signal comes. Returns an error message, if any.
 std::optional<InputError> audit_live(const AuditCommandOptions& options, audit::Auditor& auditor) {
   audit::SubscriberOptions subscriber_options = options.subscriber;
   for (std::size_t index = 0; index < options.endpoints.size(); ++index) {
@@ -208,14 +209,14 @@ std::optional<InputError> audit_live(const AuditCommandOptions& options, audit::
   return InputError{"--record", {}, *problem, "a file to write"};
 }
 
-// ---- What became of it ----
+// ---- The outcome ----
 
 struct Shown {
   const audit::Finding* finding;
   std::string evidence;  ///< a file; empty for none
 };
 
-/// Writes the evidence that is asked for and holds: what is said of too little is not written.
+/// Writes the evidence that is asked for, if it gives its finding again.
 std::vector<Shown> write_evidence(const AuditCommandOptions& options,
                                   const audit::Auditor& auditor) {
   std::vector<Shown> all;
@@ -242,7 +243,7 @@ std::vector<Shown> write_evidence(const AuditCommandOptions& options,
   return all;
 }
 
-/// The options without which evidence says nothing.
+/// The options that evidence needs to give its finding again.
 std::string reproduce(const AuditCommandOptions& options, const std::string& path) {
   std::string text = "kvfence audit " + shell_word(path);
   if (options.rules.blocks_max > 0) {
@@ -346,7 +347,7 @@ void print_text(const AuditCommandOptions& options, const audit::Auditor& audito
     std::printf("  reproduce: %s\n", reproduce(options, one.evidence).c_str());
   }
   if (auditor.findings().size() > shown.size()) {
-    std::printf("and %s findings more\n",
+    std::printf("and %s more findings\n",
                 with_thousands(auditor.findings().size() - shown.size()).c_str());
   }
   std::vector<std::string> silent = options.endpoints;
@@ -359,7 +360,7 @@ void print_text(const AuditCommandOptions& options, const audit::Auditor& audito
                 view.is_certain ? "" : ", uncertain until a clear", view.hashes.c_str());
   }
   for (const std::string& endpoint : silent) {
-    std::printf("%s: no message came\n", endpoint.c_str());
+    std::printf("%s: no message arrived\n", endpoint.c_str());
   }
   std::printf(
       "%s: %s events in %s messages (%s replayed) and %s s; %s hashes recomputed, "

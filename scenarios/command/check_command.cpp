@@ -1,4 +1,4 @@
-/// `kvfence check`: random interleavings against the reference.
+/// `kvfence check`: checks random interleavings against the reference.
 
 #include <cstdio>
 #include <filesystem>

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The subcommands of `kvfence`: options in, exit code out. main.cpp fills the options from the
-/// command line; each command stands in its own <name>_command.cpp.
+/// command line; each command is in its own <name>_command.cpp.
 
 #include <cstdint>
 #include <optional>
@@ -48,17 +48,17 @@ int check_command(const CheckCommandOptions& options);
 
 struct PlantedBugsCommandOptions {
   std::string target;
-  std::vector<Field> config_overrides;  ///< an assembly that they pin: its bugs alone
+  std::vector<Field> config_overrides;  ///< if they pin an assembly: only its bugs
   std::uint64_t seed = 1;
   int num_seeds = 5;
   std::uint64_t commands_max = 200'000;  ///< a seed
   bool markdown = false;
   OutputOptions output;
 };
-/// The table of planted bugs, by running each; disagreement if one is not caught.
+/// Runs each planted bug and prints the table; disagreement if one is not caught.
 int planted_bugs_command(const PlantedBugsCommandOptions& options);
 
-/// What traffic can go through. Three are targets; a scheduler is an engine without a connector.
+/// What can serve traffic. Three are targets; a scheduler is an engine without a connector.
 inline constexpr const char* kReplayBlockPool = "block_pool";
 inline constexpr const char* kReplayScheduler = "scheduler";
 inline constexpr const char* kReplayOffload = "offload";
@@ -67,7 +67,7 @@ inline constexpr const char* kReplayEngine = "engine";
 struct ReplayCommandOptions {
   std::string target = kReplayBlockPool;
   std::string file;
-  TrafficReplayOptions pool;  ///< of that target; what others have as well stands here
+  TrafficReplayOptions pool;  ///< of that target; options that others share are here
   std::string only;           ///< "reference" or "optimized" alone; empty for the target's default
   std::string csv_file;
   std::string svg_file;
@@ -99,7 +99,7 @@ struct AuditCommandOptions {
   std::optional<std::uint16_t> metrics_port;
   OutputOptions output;
 };
-/// An engine's KV events, live or recorded, against what no correct engine publishes.
+/// Checks KV events of engines, live or recorded, against what a correct engine can send.
 int audit_command(const AuditCommandOptions& options);
 
 struct ShrinkCommandOptions {
@@ -131,7 +131,7 @@ int list_command(const ListCommandOptions& options);
 struct ExplainCommandOptions {
   std::string file;
   std::optional<std::size_t> episode;
-  std::string html_file;   ///< of what has a device; empty for none
+  std::string html_file;   ///< for scenarios with a device; empty for none
   std::string trace_file;  ///< likewise
   Subject subject;
   Oracles oracles;

@@ -17,10 +17,10 @@
 namespace kvfence {
 namespace {
 
-/// Of the shrinker where each try is a process.
+/// Limit of the shrinker's tries if each is a process.
 constexpr std::size_t kTriesMax = 3'000;
 constexpr std::chrono::milliseconds kWaitForEach{50};
-/// For a try: what has no end need not be waited for as long as when it was found.
+/// For a try: an endless command need not be waited for as long as when it was found.
 constexpr double kSecondsOfATryMax = 0.25;
 constexpr double kShrinkSecondsMax = 30;
 constexpr std::uint64_t kMemoryOfATryMax = std::uint64_t{512} << 20;
@@ -138,7 +138,7 @@ class Checker {
     return options_.keep_going(done, total);
   }
 
-  // ---- What came of it ----
+  // ---- The outcome ----
 
   std::optional<std::size_t> first_without_report() const {
     for (std::size_t number = 0; number < answers_.size(); ++number) {
@@ -147,7 +147,7 @@ class Checker {
     return std::nullopt;
   }
 
-  /// That of the first episode that failed; of all shares, if none did.
+  /// The outcome of the first episode that failed; of all shares together if none did.
   Outcome merged() {
     for (std::size_t number = 0; number < answers_.size(); ++number) {
       if (crashes_[number] && crashes_[number]->episode == first_failed_episode_) {
@@ -167,7 +167,7 @@ class Checker {
     return all;
   }
 
-  /// The counts of a share to those of all.
+  /// Adds the counts of a share to those of all.
   void add(const Report& share, Report& all) const {
     all.commands += share.commands;
     all.refusals.add(share.refusals);
@@ -261,15 +261,15 @@ class Checker {
     return commands_of_episodes(first, episode - first, options_.episode_commands);
   }
 
-  /// Of the whole episode, were it not for the crash.
+  /// The report on the whole episode, as it would be without the crash.
   std::uint64_t num_commands_of(std::uint64_t episode) const {
     const std::uint64_t whole = commands_of_episode(episode, options_.episode_commands);
     if (!options_.commands_max) return whole;
     return std::min(whole, *options_.commands_max - commands_before(episode));
   }
 
-  /// What the generator draws, for which the reference alone is asked: up to the last command,
-  /// which is not run, since the reference may be what crashes in it.
+  /// The commands that the generator draws from the reference's answers: up to the last command,
+  /// which is not run, since the reference itself may crash in it.
   std::optional<Scenario> commands_of(std::uint64_t episode, std::uint64_t num_commands,
                                       std::uint64_t last) const {
     ContainedRun run(
@@ -302,7 +302,7 @@ class Checker {
   void shrink(Outcome& outcome) {
     const std::string& oracle = outcome.report.divergence->oracle;
     if (oracle == "expectation" || !reproduces_alone_) return;
-    // At full speed first: most failures do no harm to the process.
+    // In one process first, at full speed: most failures do not harm it.
     if (oracle != kCrash && shrink_in_one_process(outcome)) return;
     Parsed<Scenario> scenario = parsed(outcome.report.scenario);
     KVFENCE_CHECK(scenario, "a scenario that failed can be read");
@@ -319,7 +319,7 @@ class Checker {
     };
     Divergence divergence = *outcome.report.divergence;
     if (!shrink_failure(run, *scenario, divergence, options)) return;
-    // What the smallest one does with all that it may take.
+    // The report of the smallest scenario, with the full limits.
     const auto found = run_contained(*scenario, check_.limits);
     if (!found || found->oracle != divergence.oracle) return;
     outcome.report.commands_before_shrinking = before;
@@ -349,7 +349,7 @@ class Checker {
     return true;
   }
 
-  /// What a scenario does wrong, a crash included.
+  /// The failure of a scenario, a crash included.
   std::optional<Divergence> run_contained(const Scenario& scenario,
                                           const ContainedLimits& limits) const {
     CheckOptions options;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A check in processes of its own: whatever the implementation under test does, a crash included,
+/// A check in processes of its own: any failure of the implementation under test, a crash included,
 /// is an outcome, with the commands that led to it.
 
 #include <cstdint>
@@ -23,11 +23,11 @@ struct ContainedCheck {
   std::function<std::unique_ptr<Implementation>()> make_reference;
   std::string actual_name;
   ContainedLimits limits;
-  std::uint32_t jobs = 1;  ///< processes of a campaign; what it finds does not depend on them
+  std::uint32_t jobs = 1;  ///< processes of a campaign; its findings do not depend on their number
 };
 
-/// Runs the check. A failure is that of the first episode that fails, shrunk if the options say so;
-/// how often goals were reached is counted where nothing failed.
+/// Runs the check. Reports the failure of the first episode that fails, shrunk if the options say
+/// so; counts how often goals were reached if nothing failed.
 Outcome check_contained(const ContainedCheck& check, const CheckOptions& options);
 
 }  // namespace kvfence

@@ -1,5 +1,5 @@
-/// What a check in processes of its own says of implementations that crash, loop or take memory
-/// without end, and that its findings do not depend on how many processes there are.
+/// A check in processes of its own reports implementations that crash, loop or take memory without
+/// end, and its findings do not depend on the number of processes.
 
 #include "scenarios/command/contained_check.h"
 
@@ -47,7 +47,7 @@ void do_harm(Harm harm) {
 /// Commands of the process, whatever implementation gets them.
 std::uint64_t num_commands_of_process = 0;
 
-/// Another implementation, which does itself harm in its n-th command.
+/// Wraps an implementation, and breaks its own process in the n-th command.
 class Harmful final : public Implementation {
  public:
   struct Plan {
@@ -160,7 +160,7 @@ TEST(ContainedCheck, FindsTheCommandsOfACrashOfTheReference) {
   EXPECT_EQ(scenario->steps.size(), 7);
 }
 
-/// Another implementation, which writes down what it is given.
+/// Wraps an implementation, and records its commands.
 class Recording final : public Implementation {
  public:
   Recording(std::unique_ptr<Implementation> sound, std::vector<Command>& commands)
@@ -181,7 +181,7 @@ class Recording final : public Implementation {
   std::vector<Command>& commands_;
 };
 
-// One episode in six has a tail, of which the episode's length decides where it begins.
+// One episode in six has a tail, whose beginning depends on the episode's length.
 TEST(ContainedCheck, FindsTheCommandsOfACrashLateInAnEpisode) {
   constexpr std::uint64_t kStep = 149;
   const TargetSides& sides = block_pool_sides();

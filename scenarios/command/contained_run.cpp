@@ -26,11 +26,11 @@
 namespace kvfence {
 namespace {
 
-// What the first byte of a message says.
+// The first byte of a message.
 constexpr char kAnswer = 'A';
 constexpr char kException = 'E';
 
-/// Time that a process may sleep in one command, for each second of CPU time that it may use.
+/// Wall time for one command, per second of its limit of CPU time.
 constexpr double kSleepFactor = 6;
 constexpr std::chrono::milliseconds kPollInterval{50};
 
@@ -55,7 +55,7 @@ void write_all(int descriptor, std::string_view text) {
   }
 }
 
-/// Memory of its own that this process may write, touched or not; 0 where the system does not say.
+/// The private writable memory of this process, touched or not; 0 if the system does not report it.
 std::uint64_t data_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::uint64_t pages = 0;
@@ -81,7 +81,7 @@ ContainedRun::ContainedRun(const Work& work, ContainedLimits limits) : limits_(l
   shared_.reset(::new (memory) Shared);
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("pipe2");
-  // What stands in a buffer here is not for the other process to write.
+  // The other process must not write what is still in a buffer here.
   std::fflush(nullptr);
   process_ = ::fork();
   if (process_ < 0) {
@@ -110,7 +110,7 @@ void ContainedRun::run(const Work& work, int pipe) const {
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   if (limits_.memory_bytes > 0 && !kIsSanitized) {
-    // Not the address space, of which the virtual device reserves more than it uses.
+    // Not the address space, since the virtual device reserves more than it uses.
     const std::uint64_t bytes = data_bytes() + limits_.memory_bytes;
     const rlimit memory{bytes, bytes};
     ::setrlimit(RLIMIT_DATA, &memory);
@@ -166,7 +166,7 @@ bool ContainedRun::is_stuck() {
     num_waits_ = 0;
   }
   ++num_waits_;
-  // Counted in waits: while this process is stopped, the other one may be as well.
+  // Counted in waits: while this process is stopped, the other one may be stopped as well.
   const double seconds =
       1e-3 * static_cast<double>(num_waits_) * static_cast<double>(kPollInterval.count());
   return cpu_seconds - cpu_seconds_at_start_ > limits_.seconds_per_command ||

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Work in a process of its own, a copy of this one, so that whatever the work does to itself ends
-/// that process alone: a crash, an endless loop, memory without end.
+/// Runs work in a process of its own, a copy of this one, so that a crash, an endless loop or
+/// unbounded memory ends only that process.
 
 #include <sys/types.h>
 
@@ -17,10 +17,10 @@
 namespace kvfence {
 
 struct ContainedLimits {
-  /// CPU time for one command, after which it counts as endless; 0: none. A process that waits for
-  /// something and uses none has six times as much.
+  /// CPU time for one command, after which it counts as endless; 0: no limit. A process that waits
+  /// without using CPU time has six times as much.
   double seconds_per_command = 10;
-  /// That it may take on top of what it begins with; 0: no limit. Not under a sanitizer.
+  /// Memory that it may take beyond what it begins with; 0: no limit. Not under a sanitizer.
   std::uint64_t memory_bytes = 0;
   bool is_quiet = false;  ///< what the process writes to stderr is dropped
 };
@@ -37,7 +37,7 @@ class ContainedRun {
   ContainedRun(const ContainedRun&) = delete;
   ContainedRun& operator=(const ContainedRun&) = delete;
 
-  /// Waits that long at most. Whether it has ended.
+  /// Waits at most that long. Returns whether it has ended.
   bool wait_for(std::chrono::milliseconds time);
   void wait() {
     while (!wait_for(std::chrono::milliseconds(100))) continue;

@@ -17,7 +17,7 @@
 namespace kvfence {
 namespace {
 
-/// Whether there is a device that can be reported on; those of a pair cannot.
+/// Whether there is a device whose story can be drawn; those of a pair cannot.
 bool has_devices(const Scenario& scenario) {
   const std::string_view target = scenario.target->name;
   if (target == WorkerTarget::kName) return true;
@@ -26,7 +26,7 @@ bool has_devices(const Scenario& scenario) {
   return setup->as<EngineSetup>().device && !setup->as<EngineSetup>().is_pair();
 }
 
-/// The option whose side runs on devices that nobody can watch, if one was given.
+/// The option whose side runs on devices that cannot be watched, if one was given.
 std::optional<std::string_view> hiding_option(const Subject& subject) {
   if (!subject.sut_command.empty()) return "--sut";
   if (!subject.connector_library.empty()) return "--connector-library";
@@ -40,7 +40,7 @@ DeviceStory story_of(const Scenario& scenario, const std::string& planted_bug) {
                    : story_of_engine(scenario, planted_bug);
 }
 
-/// Why the device's story cannot be drawn though it is asked for.
+/// Why the device's story cannot be drawn although it is asked for.
 std::optional<std::string> refusal(const ExplainCommandOptions& options, const Scenario& scenario) {
   if (options.html_file.empty() && options.trace_file.empty()) return std::nullopt;
   const std::string option = options.html_file.empty() ? "--trace" : "--html";

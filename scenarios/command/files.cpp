@@ -29,7 +29,7 @@ InputError file_error(const std::string& path, std::string found, std::string ex
 
 namespace {
 
-/// Of the z_stream calls: a header and a trailer of gzip.
+/// For the z_stream calls: a header and a trailer of gzip.
 constexpr int kGzip = 16 + MAX_WBITS;
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
 constexpr std::string_view kGzipName = ".gz";
@@ -42,7 +42,7 @@ z_stream stream_of(std::string_view text) {
   return stream;
 }
 
-/// Calls step(), deflate or inflate, until it answers otherwise than Z_OK; what it put out.
+/// Calls step(), deflate or inflate, until it returns something else than Z_OK. Returns its output.
 template <class Step>
 int run_all(z_stream& stream, std::string& out, Step step) {
   std::array<char, 1 << 16> chunk;

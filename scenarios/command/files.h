@@ -1,7 +1,7 @@
 #pragma once
 
-/// Files as the commands read and write them, those compressed by gzip as they were before. Errors
-/// are text for people; nothing is left half-written.
+/// Reads and writes the files of the commands, with or without gzip. Errors are text for people; no
+/// file is left half-written.
 
 #include <cstddef>
 #include <optional>
@@ -18,8 +18,8 @@ namespace kvfence {
 /// The whole file, unpacked; or why it cannot be read.
 Parsed<std::string> read_file(const std::string& path);
 
-/// Writes beside it and renames, so that a reader sees the old text or the new; compressed where
-/// the name ends in .gz, equal texts to equal bytes. The message if that fails.
+/// Writes to another file and renames it, so that a reader sees the old text or the new. Compresses
+/// if the name ends in .gz, equal texts to equal bytes. Returns an error message, if any.
 std::optional<std::string> write_file(const std::string& path, std::string_view text);
 
 /// Whether the name ends in .kvs or .kvs.gz.
@@ -30,7 +30,7 @@ struct LoadedScenario {
   Document document;
   const TargetTools* target = nullptr;
 
-  /// That episode, which the file has; the whole document without one.
+  /// That episode, which the file must have; without one the whole document.
   Document only(std::optional<std::size_t> episode) const;
 };
 /// episode: which one is meant.
@@ -38,8 +38,7 @@ struct LoadedScenario {
 Parsed<LoadedScenario> load_scenario(const std::string& path,
                                      std::optional<std::size_t> episode = std::nullopt);
 
-/// The files that the paths name: files as they are, folders searched for *.kvs and *.kvs.gz,
-/// sorted.
+/// The files that the paths name; folders are searched for *.kvs and *.kvs.gz. Sorted.
 Parsed<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths);
 
 /// "a/b.shrunk.kvs" for "a/b.kvs" and "a/b.kvs.gz".

@@ -31,7 +31,7 @@ std::vector<std::string> names_of(const std::vector<OptionHelp>& options) {
 
 // ---- man(7) ----
 
-/// Text that roff takes for nothing else.
+/// Text with roff's special characters escaped.
 std::string roff(std::string_view text) {
   std::string out;
   for (const char character : text) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The man page and the completions of shells, from what `--help` is made of.
+/// The man page and the completions of shells, from the same data as `--help`.
 
 #include <string>
 #include <vector>
@@ -8,11 +8,11 @@
 namespace kvfence {
 
 struct OptionHelp {
-  std::vector<std::string> names;    ///< "-h", "--help"; none: it is given by its place
+  std::vector<std::string> names;    ///< "-h", "--help"; none: a positional argument
   std::string value;                 ///< "FILE", "UINT"; empty for a flag
   std::string doc;                   ///< one line
   std::string default_value;         ///< empty: none is shown
-  std::vector<std::string> choices;  ///< all values that it takes; empty where any can be typed
+  std::vector<std::string> choices;  ///< all values that it takes; empty if it takes any
 };
 
 struct CommandHelp {
@@ -31,8 +31,8 @@ struct ProgramHelp {
 /// In the macros of man(7).
 std::string man_page(const ProgramHelp& help);
 
-/// What each shell reads from its own folder: an option and its choices after its subcommand, files
-/// elsewhere.
+/// The completion script of each shell: after a subcommand its options and their choices, elsewhere
+/// files.
 std::string bash_completions(const ProgramHelp& help);
 std::string zsh_completions(const ProgramHelp& help);
 std::string fish_completions(const ProgramHelp& help);

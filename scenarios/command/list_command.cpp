@@ -1,4 +1,4 @@
-/// `kvfence list`: what there is, by name.
+/// `kvfence list`: targets, commands, rules, goals and so on, by name.
 
 #include <algorithm>
 #include <cstdio>
@@ -54,7 +54,7 @@ Rows planted_bug_rows(const CheckedPart& part) {
   return rows;
 }
 
-/// Each factor with its values, and how often each was drawn; then what became of their pairs.
+/// Each factor with its values, and how often each was drawn; then the pairs of values.
 Rows factor_rows(const FactorSurvey& survey) {
   Rows rows;
   for (const FactorValue& value : survey.values) {

@@ -1,4 +1,4 @@
-/// The `kvfence` command: CLI11 wiring only. What a subcommand does stands in <name>_command.cpp.
+/// The `kvfence` command: CLI11 wiring only. The subcommands are in <name>_command.cpp.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -40,7 +40,7 @@ using Targets = std::vector<std::string>;
 /// Adds options to a subcommand.
 class Options {
  public:
-  /// Those of a target alone, with the targets that they are for.
+  /// Options of some targets only, with these targets.
   using Restricted = std::vector<std::pair<CLI::Option*, Targets>>;
 
   explicit Options(CLI::App* app) : app_(app) {}
@@ -132,7 +132,7 @@ class Options {
     planted->excludes(library);
     sut->excludes(library);
     positive("--timeout", subject.timeout_seconds,
-             "seconds without an answer after which a child timed out; without a child: CPU "
+             "seconds without an answer after which a child times out; without a child: CPU "
              "seconds per command");
     with_default("--memory-limit", subject.memory_mib,
                  "MiB of memory per checking process, without a child; 0: no limit")
@@ -155,7 +155,7 @@ class Options {
   Restricted* all_ = nullptr;
 };
 
-/// `key=value ...` as it would stand on a config line; false (said on stderr) if it is malformed.
+/// `key=value ...` as on a config line; false, with a message on stderr, if it is malformed.
 bool parse_overrides(const std::vector<std::string>& texts, std::vector<Field>& overrides) {
   for (const std::string& text : texts) {
     const Parsed<std::vector<Field>> fields = fields_of(text, "--config");
@@ -211,7 +211,7 @@ class ReplayCommandLine {
                              "transfers that the device runs per direction and step, at most");
   }
 
-  /// To be called when the line was read. False (said on stderr): an option of another target.
+  /// To be called after parsing. False, with a message on stderr: an option of another target.
   bool finish() {
     for (const auto& [option, targets] : of_some_targets_) {
       const bool fits = contains(targets, options_.target);
@@ -305,7 +305,8 @@ class ReplayCommandLine {
                    "N,N,...");
     scheduler.positive("--trace-block-tokens", options.block_tokens, "prompt tokens per hash id");
     scheduler.with_default("--step-us", options.step_us, "simulated microseconds per step");
-    scheduler.with_default("--token-ns", options.token_ns, "and nanoseconds per token of it");
+    scheduler.with_default("--token-ns", options.token_ns,
+                           "simulated nanoseconds per token of a step, in addition");
     scheduler.with_default(
         "--interval-ms", options.interval_ms,
         "interval of the figures over time; 0: a 200th of the trace, at least 100 ms");
@@ -370,7 +371,7 @@ class ReplayCommandLine {
         "write the blocks that are really held after each message, as JSON lines", "FILE"));
   }
 
-  /// False (said on stderr): a malformed fault.
+  /// False, with a message on stderr: a malformed fault.
   bool finish_publish_options() {
     audit::EventStreamOptions& publish = options_.publish;
     if (encoding_ == "maps") publish.release = audit::WireRelease::kV033;
@@ -401,7 +402,7 @@ class ReplayCommandLine {
   std::vector<std::string> policies_ = {"lru", "arc"};
 };
 
-/// What the man page and the completions say of an option.
+/// An option, for the man page and the completions.
 OptionHelp help_of(const CLI::Option& option) {
   OptionHelp help;
   const std::string type = option.get_type_name();
@@ -475,7 +476,7 @@ class CommandLine {
     try {
       app_.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-      // CLI11 has a code of its own for each mistake; --help and --version are none.
+      // CLI11 has a code of its own for each mistake; --help and --version are no mistakes.
       return app_.exit(error) == 0 ? exit_code::kAgree : exit_code::kBadInput;
     }
     return exit_code_;
@@ -503,8 +504,8 @@ class CommandLine {
   }
 
   void add_check() {
-    const Options options =
-        command("check", "random interleavings against the reference", [&] { return run_check(); });
+    const Options options = command("check", "check random interleavings against the reference",
+                                    [&] { return run_check(); });
     CheckOptions& check = check_.check;
     check_.jobs = std::max(1U, std::thread::hardware_concurrency());
     options.value("--target", check_.target, "what to check; see kvfence list")->required();
@@ -560,7 +561,7 @@ class CommandLine {
   void add_replay() {
     const Options options = command(
         "replay",
-        "recorded production traffic through the pool, the scheduler, two tiers or an engine", [&] {
+        "replay production traffic through the pool, the scheduler, two tiers or an engine", [&] {
           if (!replay_line_->finish()) return exit_code::kBadInput;
           return contained(
               "replay", [&] { return replay_command(replay_); }, replay_.output);
@@ -622,7 +623,7 @@ class CommandLine {
 
   void add_record() {
     const Options options =
-        command("record", "write down what an implementation answers, as traces", [&] {
+        command("record", "record the answers of an implementation as traces", [&] {
           if (!parse_overrides(config_, record_.record.config_overrides))
             return exit_code::kBadInput;
           return contained(
@@ -642,25 +643,26 @@ class CommandLine {
     options.value("--config", config_, "settings that every configuration must have", "KEY=VALUE");
     options
         .value("--digests", record_.record.digest_every,
-               "write a digest of every N observations in the place of their texts", "N")
+               "write a digest of every N observations instead of their texts", "N")
         ->check(CLI::PositiveNumber);
     options.flag("--sparse-state", record_.record.sparse_state,
-                 "with --digests: observe the state only where a digest stands");
+                 "with --digests: observe the state only at a digest");
     options.subject(record_.record.subject);
     options.output(record_.output, /*junit=*/false);
   }
 
   void add_list() {
-    const Options options =
-        command("list", "what there is, by name", [&] { return list_command(list_); });
+    const Options options = command("list", "list targets, commands, rules, goals and more by name",
+                                    [&] { return list_command(list_); });
     options.one_of("WHAT", list_.what,
                    "targets, commands, rules, goals, planted-bugs, factors, left-out, "
                    "release-rules, devices",
                    {"targets", "commands", "rules", "goals", "planted-bugs", "factors", "left-out",
                     "release-rules", "devices"});
     options.value("--target", list_.target, "list only what belongs to this target");
-    options.with_default("--seed", list_.factors.seed, "of factors: seed of the configurations");
-    options.positive("--configurations", list_.factors.num_configs, "of factors: drawn of a part");
+    options.with_default("--seed", list_.factors.seed, "with factors: seed of the configurations");
+    options.positive("--configurations", list_.factors.num_configs,
+                     "with factors: number drawn per part");
     options.output(list_.output, /*junit=*/false);
   }
 
@@ -677,8 +679,8 @@ class CommandLine {
   }
 
   void add_serve() {
-    const Options options = command(
-        "serve", "be the child of the line protocol: answer commands from stdin on stdout", [&] {
+    const Options options =
+        command("serve", "serve the line protocol: answer commands from stdin on stdout", [&] {
           const auto target = tools_of(serve_target_, "--target");
           if (!target) return bad_input(target.error());
           return (*target)->serve(serve_bug_, serves_reference_);
@@ -708,7 +710,7 @@ class CommandLine {
         ->check(CLI::IsMember({"man", "bash", "zsh", "fish"}));
   }
 
-  /// A command whose implementation may crash: in a process of its own.
+  /// Runs a command whose implementation may crash in a process of its own.
   int contained(const std::string& name, const std::function<int()>& command,
                 const OutputOptions& output) const {
     const auto work = [&](RunPosition&) { return std::to_string(command()); };

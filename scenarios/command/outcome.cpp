@@ -10,7 +10,7 @@ namespace kvfence {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReachCount, name, count, goal)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Refusal, why, count)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Divergence, step, oracle, field, expected, actual, message)
-// What else a report has is no JSON by itself.
+// The other members of a report have no JSON form.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, target, source, expected_name, actual_name, seed,
                                    episode, commands, seconds, disagreements,
                                    commands_before_shrinking, reproduce, reach, compared,

@@ -8,7 +8,7 @@
 
 namespace kvfence {
 
-/// A report is there for exit codes 0 and 1, a message for the others.
+/// Exit codes 0 and 1 come with a report, the others with a message.
 struct Outcome {
   int exit_code = 0;
   Report report;
@@ -16,7 +16,7 @@ struct Outcome {
   std::string case_name;  ///< of a random failure: "block_pool-seed1-episode7"
 };
 
-/// As bytes, and back: what one process hands to another.
+/// As bytes and back, to pass it between processes.
 std::string to_bytes(const Outcome& outcome);
 /// Requires: to_bytes() made them.
 Outcome outcome_from_bytes(const std::string& bytes);

@@ -40,7 +40,7 @@ void save_failure(Report& report, const std::string& path, const Subject& subjec
     std::fprintf(stderr, "kvfence: %s\n", problem->c_str());
     return;
   }
-  // Unless a scenario alone does not show it.
+  // Unless the scenario by itself does not show it.
   if (report.reproduce.empty()) report.reproduce = "kvfence run " + path;
   report.reproduce += arguments_again(report, subject);
 }

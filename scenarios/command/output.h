@@ -1,7 +1,6 @@
 #pragma once
 
-/// What every command does with its results: text or JSON on stdout, messages on stderr, JUnit into
-/// a file.
+/// The output of every command: text or JSON on stdout, messages on stderr, JUnit into a file.
 
 #include <string>
 #include <vector>
@@ -20,17 +19,17 @@ int bad_input(const std::string& message);
 /// code.
 int without_report(const Outcome& outcome, const OutputOptions& output);
 
-/// What a command line that reproduces the report needs after the file: "" or " --planted-bug X".
+/// The options after the file in a command line that reproduces: "" or " --planted-bug X".
 std::string arguments_again(const Report& report, const Subject& subject);
 
-/// Writes a failing report's scenario to `path` with what it shows at its top, and names it in
-/// report.reproduce.
+/// Writes a failing report's scenario to `path`, with the failure in its first lines, and names the
+/// file in report.reproduce.
 void save_failure(Report& report, const std::string& path, const Subject& subject);
 
-/// Writes the text to the file, if one is asked for; false (said on stderr) if that fails.
+/// Writes the text to the file, if one is asked for; false, with a message on stderr, on failure.
 bool write_if_asked(const std::string& path, const std::string& text);
 
-/// Writes the JUnit file if one is asked for; false (said on stderr) if that fails.
+/// Writes the JUnit file if one is asked for; false, with a message on stderr, on failure.
 bool write_junit(const std::vector<Report>& reports, const OutputOptions& output);
 
 }  // namespace kvfence

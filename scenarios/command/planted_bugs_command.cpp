@@ -1,5 +1,5 @@
-/// `kvfence check --planted-bugs`: is each planted bug caught, by which oracle, how fast, and how
-/// short is the case? Of target engine by the assembly that a bug is of.
+/// `kvfence check --planted-bugs`: whether each planted bug is caught, by which oracle, how fast,
+/// and how short the case is. Bugs of target engine run in the assembly that they belong to.
 
 #include <algorithm>
 #include <cstdio>
@@ -20,13 +20,13 @@ std::string count_text(const std::optional<std::uint64_t>& count) {
   return count ? with_thousands(*count) : "-";
 }
 
-/// With the assembly that it is of, where it is of one.
+/// With its assembly, if it belongs to one.
 std::string name_of(const PlantedBugInfo& info) {
   const std::string assembly(info.assembly);
   return (assembly.empty() ? "" : assembly + ".") + std::string(info.name);
 }
 
-/// Those of the assembly that is pinned, or all.
+/// The bugs of the pinned assembly, or all.
 std::vector<PlantedBugInfo> infos_of(const TargetTools& target,
                                      const std::vector<Field>& overrides) {
   const CheckedPart* const part = target.pinned_part(overrides);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Lines on stderr about what is under way.
+/// Progress lines on stderr.
 
 #include <chrono>
 #include <cstdint>
@@ -20,7 +20,7 @@ class StatusLine {
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
-  /// Whether it is time for the next line. Cost: a look at the clock.
+  /// Whether it is time for the next line. Cost: one read of the clock.
   bool is_due() const { return !quiet_ && Clock::now() >= next_; }
   void show(const std::string& line);
   /// Wipes the line, so that a result can be printed.
@@ -43,7 +43,7 @@ class Progress {
   /// Cheap enough to be called thousands of times a second. Either bound may be 0: unknown.
   void show(std::uint64_t done, std::uint64_t total, double seconds_max = 0);
 
-  /// Calls it, and always says to go on.
+  /// Calls it, and always returns true.
   auto callback() {
     return [this](std::uint64_t done, std::uint64_t total) {
       show(done, total);

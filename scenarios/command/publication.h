@@ -1,6 +1,6 @@
 #pragma once
 
-/// `kvfence replay --publish`: where the KV events of a replay go, and what is said of it.
+/// `kvfence replay --publish`: the destination of a replay's KV events, and the report on it.
 
 #include <memory>
 #include <optional>
@@ -15,18 +15,18 @@ namespace kvfence {
 
 class Publication {
  public:
-  /// Opens what the options name and waits for the subscribers; where they name nothing, nobody
-  /// publishes. profile, hash_algorithm: of the pool. Errors: what EventStream cannot open.
+  /// Opens what the options name and waits for the subscribers; publishes nothing if they name
+  /// nothing. profile, hash_algorithm: of the pool. Errors: what EventStream cannot open.
   /// Requires: a file, or audit::Publisher::is_available().
   static Parsed<Publication> open(const audit::EventStreamOptions& options, Profile profile,
                                   HashAlgorithm hash_algorithm);
 
-  /// Holds as long as this.
+  /// Valid during the lifetime of this.
   EventsTap tap() const;
   /// After the replay. Errors: what went wrong while it ran.
   std::optional<InputError> finish();
 
-  /// A line, or nothing where nobody publishes; an object with member "published", or an empty one.
+  /// A line, and an object with member "published"; both empty if nothing is published.
   std::string to_text() const;
   std::string to_json() const;
 

@@ -1,4 +1,4 @@
-/// `kvfence record`: what an implementation does, written down as traces.
+/// `kvfence record`: writes an implementation's answers as traces.
 
 #include <cstdio>
 #include <filesystem>
@@ -14,7 +14,7 @@
 namespace kvfence {
 namespace {
 
-/// What was written where, or why nothing was.
+/// The files written, or why none was.
 int finish(const Outcome& outcome, const std::optional<std::string>& problem,
            const std::string& what, const OutputOptions& output) {
   if (outcome.exit_code != exit_code::kAgree) return without_report(outcome, output);

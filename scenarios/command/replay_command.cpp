@@ -32,7 +32,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// ---- Who replays traffic, and the report on it ----
+// ---- The sides, and the report on them ----
 
 /// One side alone, or the reference and the side under test.
 struct Sides {
@@ -40,7 +40,7 @@ struct Sides {
   std::unique_ptr<Implementation> actual;  ///< null: the expected side alone
 };
 
-/// The optimized side, or what the options ask to plant. Errors: no such bug.
+/// The optimized side, with the bug that the options name, if any. Errors: no such bug.
 Parsed<std::unique_ptr<Implementation>> make_subject(const TargetSides& target,
                                                      const ReplayCommandOptions& options) {
   const std::string& bug = options.subject.planted_bug;
@@ -49,7 +49,7 @@ Parsed<std::unique_ptr<Implementation>> make_subject(const TargetSides& target,
   return InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"};
 }
 
-/// The reference, and what is under test. Errors: no such bug.
+/// The reference and the side under test. Errors: no such bug.
 Parsed<Sides> make_both_sides(const TargetSides& target, const ReplayCommandOptions& options) {
   auto subject = make_subject(target, options);
   if (!subject) return subject.error();
@@ -66,7 +66,7 @@ Parsed<Sides> make_sides(const TargetSides& target, const ReplayCommandOptions& 
   return Sides{std::move(*subject), nullptr};
 }
 
-/// A side alone shows no lists, which cost the whole capacity at each command.
+/// A side alone shows no lists, since reading them costs the whole capacity at each command.
 Parsed<Sides> make_sides_of_tier(const ReplayCommandOptions& options) {
   using Reference = UnlistedOffloadingManager<reference::OffloadingManager>;
   using Optimized = UnlistedOffloadingManager<optimized::OffloadingManager>;
@@ -93,14 +93,14 @@ Report make_report(const TargetSides& target, const ReplayCommandOptions& option
   return report;
 }
 
-// ---- What became of it ----
+// ---- The outcome ----
 
-/// What a replay found, in every shape that may be asked for.
+/// The result of a replay, in every form that may be asked for.
 struct Findings {
   std::string csv;
   std::string svg;
   std::string json;  ///< one object, whose members join those of the report
-  std::string text;  ///< stands before the report where the sides agree
+  std::string text;  ///< printed before the report if the sides agree
 };
 
 /// Keeps the commands that lead to the report's divergence, if there are any, shrunk: real traffic
@@ -119,13 +119,13 @@ void save_divergence(const ReplayCommandOptions& options, const std::optional<Sc
     report.scenario = shrunk.report.scenario;
     report.commands_before_shrinking = shrunk.report.commands_before_shrinking;
   }
-  // Not beside the trace: recorded traffic often lies where nobody may write.
+  // Not beside the trace: recorded traffic is often in a read-only folder.
   const auto name = std::filesystem::path(shrunk_path(options.file)).filename();
   const auto path = std::filesystem::path(options.out_folder) / name;
   save_failure(report, path.lexically_normal().string(), options.subject);
 }
 
-/// Writes the files that are asked for; false (said on stderr) if that fails.
+/// Writes the files that are asked for; false, with a message on stderr, on failure.
 bool write_pictures(const ReplayCommandOptions& options, const std::string& csv,
                     const std::string& svg) {
   const bool is_saved = write_if_asked(options.csv_file, csv);
@@ -151,7 +151,7 @@ int show_replay(const ReplayCommandOptions& options, const Report& report,
 
 // ---- A pool ----
 
-/// The figures, with the counts as integers, where the report has decimals.
+/// The figures, with counts as integers instead of the report's decimals.
 Json add_numbers(const ReplayCommandOptions& options, const TrafficReplayResult& result,
                  Report& report) {
   Json counts = {{"requests", result.requests},
@@ -166,7 +166,7 @@ Json add_numbers(const ReplayCommandOptions& options, const TrafficReplayResult&
   for (const auto& [name, value] : counts.items()) {
     report.numbers.emplace_back(name, value.get<double>());
   }
-  // The share stands after the counts.
+  // The share comes after the counts.
   counts.erase("hit_rate");
   counts["hit_rate"] = result.hit_rate();
   return counts;
@@ -286,7 +286,8 @@ int replay_offload(const ReplayCommandOptions& options) {
   if (!sides) return bad_input(sides.error());
 
   Progress progress("requests", options.output.quiet);
-  // The run through the GPU tier, then those through the CPU tier, which count what it left of them.
+  // The run through the GPU tier, then those through the CPU tier, without the requests that the GPU
+  // tier left out.
   const std::size_t num_requests = std::min<std::size_t>(requests->size(), replay.requests_max);
   const std::size_t num_runs = 1 + replay.cpu_blocks.size() * replay.policies.size();
   const auto show = [&](std::size_t done) { progress.show(done, num_runs * num_requests); };

@@ -1,4 +1,4 @@
-/// `kvfence run`: scenarios and traces, against the reference.
+/// `kvfence run`: runs scenarios and traces against the reference.
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -13,8 +13,7 @@
 namespace kvfence {
 namespace {
 
-/// The worst of two exit codes: bad input stops a pipeline before a disagreement does, which counts
-/// more than a file that cannot run here.
+/// The worst of two exit codes: bad input before a disagreement before a file that cannot run here.
 int worse(int a, int b) {
   const auto rank = [](int code) {
     switch (code) {

@@ -7,7 +7,7 @@
 
 namespace kvfence {
 
-/// In single quotes, whatever it holds.
+/// In single quotes; it may hold any characters.
 inline std::string shell_word(std::string_view text) {
   std::string word = "'";
   for (const char character : text) {

@@ -1,4 +1,4 @@
-/// `kvfence shrink`: a failing scenario made small.
+/// `kvfence shrink`: makes a failing scenario small.
 
 #include <cstdio>
 
@@ -29,7 +29,7 @@ int shrink_command(const ShrinkCommandOptions& options) {
   save_failure(report, path, options.subject);
   std::printf("%s%s", options.output.json ? to_json(report).c_str() : to_text(report).c_str(),
               options.output.json ? "\n" : "");
-  // Shrinking is what was asked for, and it was done.
+  // The command's task is to shrink, and that succeeded.
   return report.reproduce.empty() ? exit_code::kBadInput : exit_code::kAgree;
 }
 

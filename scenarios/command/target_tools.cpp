@@ -124,8 +124,8 @@ class TargetTools::Pair {
     return std::nullopt;
   }
 
-  /// The outcome of a run that a child or a library could not begin: it does not have this target
-  /// or configuration.
+  /// The outcome of a run that could not begin, since the child or library does not have this
+  /// target or configuration.
   std::optional<Outcome> refusal(const std::optional<Divergence>& found) const {
     if (!found) return std::nullopt;
     if (found->oracle == "unavailable") return cannot_run(outside->name() + ": " + found->message);
@@ -138,7 +138,7 @@ class TargetTools::Pair {
 
   std::unique_ptr<Implementation> expected;
   std::unique_ptr<Implementation> actual;
-  OutsideImplementation* outside = nullptr;  ///< the actual side, where it is one
+  OutsideImplementation* outside = nullptr;  ///< the actual side, if it is one
 
  private:
   std::optional<Outcome> open_library(const std::string& path) {
@@ -157,7 +157,7 @@ class TargetTools::Pair {
   std::string library_;
 };
 
-// ---- What one target's commands mean ----
+// ---- The checks of one target ----
 
 std::string TargetTools::reference_text() const {
   const Target& target = sides_.target();
@@ -228,7 +228,7 @@ Outcome TargetTools::check(const Subject& subject, CheckOptions options, std::ui
   // all; an assembly reaches its own.
   const bool is_pinned = std::any_of(overrides.begin(), overrides.end(),
                                      [](const Field& field) { return field.key != kAssembly; });
-  // Nor does an implementation from outside have all of them.
+  // An outside implementation does not have all of them either.
   if (!options.episode && !is_pinned && subject.sut_command.empty()) {
     options.goals_from_commands =
         kGoalsFromCommands * (pinned_part(overrides) ? 1 : parts().size());
@@ -248,7 +248,7 @@ Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
                              const CheckOptions& options, std::uint32_t jobs) const {
   const bool is_outside = !subject.sut_command.empty();
   if (is_outside && !options.scenario) {
-    // Once, before several processes start one each.
+    // Once, before each of several processes starts one.
     Pair pair(sides_);
     static_cast<void>(pair.open(subject, /*pass_on_stderr=*/false));
     const auto failure = pair.outside->start();
@@ -328,7 +328,7 @@ class TargetTools::Recorder {
     return std::nullopt;
   }
 
-  /// Writes down what follows the step, the index-th of that many.
+  /// Records the answer to the step, the index-th of that many.
   std::optional<ImplementationFailure> record(Step& step, std::size_t index, std::size_t total) {
     world_->apply(step.command);
     const bool has_digest = digest_ && (index + 1 == total || index % *options_.digest_every ==
@@ -352,7 +352,7 @@ class TargetTools::Recorder {
     return std::nullopt;
   }
 
-  /// Nothing is recorded then.
+  /// The outcome of a recording that records nothing.
   Outcome refused(const ImplementationFailure& failure) const {
     if (auto outcome = pair_.refusal(divergence_of(*pair_.actual, failure, 0))) return *outcome;
     return bad_input_outcome(pair_.actual->name() + ": " + failure.message);

@@ -19,15 +19,15 @@
 
 namespace kvfence {
 
-/// Who stands on the actual side, against the reference.
+/// The implementation on the actual side, which is compared with the reference.
 struct Subject {
-  std::string planted_bug;          ///< the optimized implementation with this mistake
-  std::string connector_library;    ///< the optimized engine with the connector of this library
-  std::string sut_command;          ///< a child process that speaks the line protocol
-  double timeout_seconds = 10;      ///< silence of a child, or CPU time of one command, at most
+  std::string planted_bug;        ///< the optimized implementation with this mistake
+  std::string connector_library;  ///< the optimized engine with the connector of this library
+  std::string sut_command;        ///< a child process that speaks the line protocol
+  double timeout_seconds = 10;  ///< limit of a child's time to answer, or of one command's CPU time
   std::uint64_t memory_mib = 4096;  ///< of a process that checks; 0: no limit
 
-  /// As it stands on a command line that reproduces: "", "--planted-bug X", "--sut 'Y'",
+  /// As an option of a command line that reproduces: "", "--planted-bug X", "--sut 'Y'",
   /// "--connector-library 'Z'".
   std::string arguments() const;
 };
@@ -39,9 +39,9 @@ struct RecordOptions {
   std::optional<std::uint64_t> episode;  ///< this one alone
   std::uint32_t episode_commands = 200;
   std::vector<Field> config_overrides;
-  /// One digest of that many observations in the place of their texts.
+  /// One digest of that many observations instead of their texts.
   std::optional<std::uint32_t> digest_every;
-  bool sparse_state = false;  ///< then: the state is observed only where a digest stands
+  bool sparse_state = false;  ///< with digests: the state is observed only at a digest
 
   std::uint64_t end_episode() const { return episode ? *episode + 1 : episodes; }
 };
@@ -51,9 +51,9 @@ struct PlantedBugRow {
   PlantedBugInfo info;
   /// Commands until it was caught, median over the seeds; nothing if some seed did not catch it.
   std::optional<std::uint64_t> lockstep_commands;
-  std::string lockstep_field;  ///< the member in which it showed, most often
+  std::string lockstep_field;  ///< the member that differed most often
   std::optional<std::uint64_t> rule_commands;
-  std::string rule;  ///< the one that was broken, most often
+  std::string rule;  ///< the rule that was broken most often
   std::size_t shrunk_commands = 0;
   Document shrunk;
 };
@@ -67,19 +67,19 @@ class TargetTools {
 
   /// The commands, arguments, configuration and observation, as declared.
   std::string reference_text() const;
-  /// (name, what it says) of each rule and each reachability goal.
+  /// (name, description) of each rule and each coverage goal.
   std::vector<std::pair<std::string, std::string>> rules() const;
   std::vector<std::pair<std::string, std::string>> goals() const;
   const std::vector<PlantedBugInfo>& planted_bugs() const { return sides_.planted_bugs; }
 
-  /// What is checked by itself: the target, or each assembly of the target engine.
+  /// The parts that are checked separately: the target, or each assembly of target engine.
   std::vector<const CheckedPart*> parts() const;
   /// The assembly that overrides of the configuration pin; null if they pin none.
   const CheckedPart* pinned_part(const std::vector<Field>& overrides) const;
   /// "block_pool"; "engine.offloading" where that assembly is pinned.
   std::string_view name_under(const std::vector<Field>& overrides) const;
 
-  /// The scenario of a document, or what is wrong with it.
+  /// The scenario of a document, or its error.
   Parsed<Scenario> scenario(const Document& document, const std::string& file) const {
     return scenario_from_document(sides_.target(), document, file);
   }
@@ -88,56 +88,56 @@ class TargetTools {
   Outcome run(const Document& document, const std::string& file, const Subject& subject,
               CheckOptions options) const;
 
-  /// A random campaign against the reference. If it is long enough it fails where it left a goal
-  /// unreached, unless configurations are pinned. An assembly may be: then it is the one part.
-  /// By that many processes, whose number does not decide what they find.
+  /// A random campaign against the reference. If it is long enough, it fails if it left a goal
+  /// unreached, unless configurations are pinned. A pinned assembly is the only part that counts.
+  /// The findings do not depend on the number of processes.
   Outcome check(const Subject& subject, CheckOptions options, std::uint32_t jobs = 1) const;
 
   /// Makes a failing scenario small; the report's scenario is the result.
   Outcome shrink(const Document& document, const std::string& file, const Subject& subject,
                  const ProgressCallback& keep_going, const Oracles& oracles = {}) const;
 
-  /// Writes down what the subject answers: random episodes, or the commands of a document. Each
-  /// recorded scenario goes to `sink`. Where the subject does not have a configuration, another one
-  /// is drawn.
+  /// Records the subject's answers to random episodes or to the commands of a document. Each
+  /// recorded scenario goes to `sink`. If the subject does not have a configuration, another one is
+  /// drawn.
   using Sink = std::function<void(const std::string& name, const Document& document)>;
   Outcome record_random(const RecordOptions& options, const Sink& sink) const;
   Outcome record_document(const Document& document, const std::string& file,
                           const RecordOptions& options, const Sink& sink) const;
 
-  /// The story of a scenario, command by command; the report's text is the message. A scenario that
-  /// crashes the subject is cut before the command that does.
+  /// Explains a scenario command by command; the report's text is the message. A scenario that
+  /// crashes the subject is cut before the command that crashes it.
   Outcome explain(Scenario& scenario, const std::string& file, const Subject& subject,
                   const Oracles& oracles = {}) const;
 
   /// The child's side of the line protocol, on stdin and stdout.
   int serve(const std::string& planted_bug, bool use_reference) const;
 
-  /// By campaigns of the assembly that the bug is of, where it is of one.
+  /// Runs campaigns, of the bug's assembly if it belongs to one.
   PlantedBugRow measure_planted_bug(const PlantedBugInfo& info, std::uint64_t seed, int num_seeds,
                                     std::uint64_t commands_max) const;
 
  private:
   /// The two sides of a run.
   class Pair;
-  /// Runs commands on the actual side alone and writes its answers down as expectations.
+  /// Runs commands on the actual side alone and records its answers as expectations.
   class Recorder;
 
-  /// Those of the pinned assembly, which draws nothing else, or of the whole target.
+  /// The goals of the pinned assembly, or of the whole target.
   const Checks& checks_under(const std::vector<Field>& overrides) const;
   /// In processes of their own.
   Outcome checked(const Checks& checks, const Subject& subject, const CheckOptions& options,
                   std::uint32_t jobs) const;
-  /// In this one.
+  /// In this process.
   Outcome checked_here(const Checks& checks, const Subject& subject, CheckOptions options) const;
 
   const TargetSides& sides_;
 };
 
-/// Those of every target, in the order in which the documentation lists them.
+/// The tools of every target, in the order in which the documentation lists them.
 const std::vector<TargetTools>& all_tools();
 
-/// Those of the target of that name. `file` and position say where the name stands.
+/// The tools of the target of that name. `file` and position are those of the name.
 /// Errors: no such target.
 Parsed<const TargetTools*> tools_of(std::string_view name, std::string_view file,
                                     Position position = {});

@@ -23,9 +23,9 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{1} << 16;
 constexpr std::size_t kStderrLineBytesMax = 4096;
 
-/// Keeps a write to a pipe without a reader from killing this process: SIGPIPE is held back on this
-/// thread while it lives, and taken off where it was raised meanwhile. Other signal settings of the
-/// process stay as they are.
+/// Keeps a write to a pipe without a reader from killing this process: blocks SIGPIPE on this
+/// thread during its lifetime, and discards it if it was raised meanwhile. Other signal settings of
+/// the process do not change.
 class SigpipeHeld {
  public:
   SigpipeHeld() {
@@ -52,7 +52,7 @@ class SigpipeHeld {
   bool was_pending_ = false;
 };
 
-/// One read. Bytes read; 0 at the end of the stream; -1 where nothing is there at the moment.
+/// One read. Returns the bytes read; 0 at the end of the stream; -1 if nothing is available now.
 ssize_t read_once(int descriptor, char* buffer, std::size_t num_bytes) {
   while (true) {
     const ssize_t num_read = ::read(descriptor, buffer, num_bytes);
@@ -126,7 +126,7 @@ int ChildProcess::start(const std::string& command) {
   posix_spawn_file_actions_adddup2(&actions, pipes[1].write_end.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, pipes[2].write_end.get(), STDERR_FILENO);
 
-  // The child starts with the signals as a shell would give them, whatever is held back here.
+  // The child starts with a shell's usual signal settings, whatever is blocked here.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t signals;
@@ -152,14 +152,14 @@ int ChildProcess::start(const std::string& command) {
 ChildProcess::~ChildProcess() {
   if (process_ < 0) return;
   stdin_.close();
-  // A child that is stuck writing answers nobody wants gets an error instead.
+  // A child that is blocked writing unwanted answers gets an error instead.
   stdout_.close();
   if (!wait_for_exit(options_.grace)) {
     ::kill(-process_, SIGTERM);
     wait_for_exit(options_.grace);
   }
-  // Also where the shell is gone: what it left running in its group. Until the shell is reaped, the
-  // number of the group cannot be anybody else's.
+  // Also if the shell has exited, for the processes that it left in its group. Until the shell is
+  // reaped, the number of the group cannot be reused.
   ::kill(-process_, SIGKILL);
   while (::waitpid(process_, nullptr, 0) == -1 && errno == EINTR) continue;
   drain_stderr();
@@ -182,7 +182,7 @@ void ChildProcess::write_some() {
     } else if (errno == EAGAIN) {
       break;
     } else if (errno != EINTR) {
-      stdin_.close();  // nobody reads; what was answered so far is still to be read
+      stdin_.close();  // no reader; the answers so far can still be read
     }
   }
   outgoing_.erase(0, stdin_.is_open() ? num_written : outgoing_.size());
@@ -223,7 +223,7 @@ bool ChildProcess::has_line() {
 void ChildProcess::poll_all(std::chrono::milliseconds timeout) {
   constexpr int kPollMsMax = 1 << 20;
   const bool writes = stdin_.is_open() && !outgoing_.empty();
-  // poll() passes over negative descriptors.
+  // poll() ignores negative descriptors.
   std::array<pollfd, 3> polled{{{stdout_.get(), POLLIN, 0},
                                 {stderr_.get(), POLLIN, 0},
                                 {writes ? stdin_.get() : -1, POLLOUT, 0}}};
@@ -256,7 +256,7 @@ void ChildProcess::drain_stderr() {
     }
     const std::string_view bytes(buffer.data(), static_cast<std::size_t>(num_read));
     if (options_.pass_on_stderr) {
-      // Best effort: a stderr that does not take it is no reason to stop.
+      // Best effort: a failed write to stderr is no reason to stop.
       if (::write(STDERR_FILENO, bytes.data(), bytes.size()) < 0) continue;
     }
     keep_stderr(bytes);
@@ -282,8 +282,8 @@ bool ChildProcess::has_exited() const {
 }
 
 bool ChildProcess::wait_for_exit(std::chrono::milliseconds timeout) {
-  // There is no portable way to wait for a process with a limit of time; its stderr closes as it
-  // exits, which ends most waits at once, and the rest is asked for in short steps.
+  // There is no portable way to wait for a process with a time limit; its stderr closes when it
+  // exits, which ends most waits at once, and for the rest waitpid is polled.
   constexpr std::chrono::milliseconds kStep{2};
   const Clock::time_point deadline = Clock::now() + timeout;
   while (!has_exited()) {

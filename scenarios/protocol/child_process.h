@@ -15,10 +15,10 @@
 namespace kvfence {
 
 struct ChildProcessOptions {
-  /// How long a child that is asked to end may take before it is made to, and how long one that
-  /// closed its output may take to exit before it counts as alive.
+  /// Time for a child to end when asked, before it is killed, and for one that closed its output to
+  /// exit, before it counts as running.
   std::chrono::milliseconds grace{500};
-  bool pass_on_stderr = true;  ///< besides keeping its last lines
+  bool pass_on_stderr = true;  ///< in addition to keeping its last lines
 };
 
 /// Why there is no further line.
@@ -27,7 +27,7 @@ struct ChildEnd {
     kNotStarted,    ///< number: errno
     kExited,        ///< number: exit status
     kKilled,        ///< number: signal
-    kClosedOutput,  ///< it runs on, without an output
+    kClosedOutput,  ///< it still runs, without an output
     kTimedOut,      ///< number: milliseconds waited
     kLineTooLong,   ///< a line beyond limits::kLineBytesMax
   };
@@ -38,32 +38,32 @@ struct ChildEnd {
   std::string to_text() const;
 };
 
-/// Runs `/bin/sh -c command` in a process group of its own, with pipes on its standard streams.
+/// Runs `/bin/sh -c command` in a process group of its own, with pipes for its standard streams.
 ///
-/// No call blocks on a child that does not read: send() keeps what the pipe does not take, and
-/// read_line() writes it while it waits. A child that goes away is data, never a signal.
+/// No call blocks on a child that does not read: send() buffers what the pipe does not take, and
+/// read_line() writes it while it waits. The exit of a child is data, never a signal.
 class ChildProcess {
  public:
   explicit ChildProcess(const std::string& command, ChildProcessOptions options = {});
 
-  /// Closes the child's input, waits for it for the grace, then ends its whole process group: TERM,
-  /// the grace again, KILL. Nothing is left behind.
+  /// Closes the child's input, waits for the grace period, then ends its whole process group: TERM,
+  /// the grace period again, KILL. No process of the group remains.
   ~ChildProcess();
 
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// Queues text and writes as much of everything queued as the pipe takes at once.
+  /// Queues text and writes as much of the queue as the pipe takes at once.
   void send(std::string_view text);
 
   /// The next line of output without its newline, valid until the next call; waits up to `timeout`
   /// for it. Nothing if there is none: end() says why, and no further line will come.
   std::optional<std::string_view> read_line(std::chrono::milliseconds timeout);
 
-  /// Whether read_line() would answer at once.
+  /// Whether read_line() would return at once.
   bool has_line();
 
-  /// Set once read_line() has answered nothing.
+  /// Set once read_line() has returned nothing.
   const std::optional<ChildEnd>& end() const { return end_; }
 
   /// The last lines that the child wrote to its stderr, oldest first; at most kStderrLinesKept.
@@ -91,7 +91,7 @@ class ChildProcess {
     int number_ = -1;
   };
 
-  /// Returns an errno, 0 where all went well.
+  /// Returns an errno, 0 on success.
   int start(const std::string& command);
   void write_some();
   void read_some();

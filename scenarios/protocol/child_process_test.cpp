@@ -22,7 +22,7 @@ ChildProcessOptions quiet(milliseconds grace = kLong) {
   return {.grace = grace, .pass_on_stderr = false};
 }
 
-// What the child says of itself last; it has no further line.
+// The end of a child that has no further line.
 std::string end_of(ChildProcess& child, milliseconds timeout = kLong) {
   EXPECT_FALSE(child.read_line(timeout).has_value());
   return child.end() ? child.end()->to_text() : "no end";
@@ -40,7 +40,7 @@ TEST(ChildProcess, LinesGoBothWays) {
   EXPECT_FALSE(child.end().has_value());
 }
 
-// Both pipes hold far less than what is under way here; a side that only writes would wait forever.
+// The data exceeds both pipes by far; a side that only writes would wait forever.
 TEST(ChildProcess, MoreThanThePipesHoldPassesThrough) {
   ChildProcess child("cat", quiet());
   const std::string line(1000, 'x');
@@ -117,8 +117,8 @@ TEST(ChildProcess, StderrIsPassedOn) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "to the user\n");
 }
 
-// Nothing of the group survives: neither a shell that ignores TERM, nor what it started. They hold
-// an end of a pipe of ours for as long as they live.
+// No process of the group survives: neither a shell that ignores TERM, nor what it started. While
+// they run, they hold an end of our pipe.
 TEST(ChildProcess, TheWholeGroupEndsWithIt) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

@@ -12,7 +12,7 @@
 namespace kvfence {
 namespace {
 
-/// Text of a child between quotes, cut where it grows long, with what is not ASCII as \xNN.
+/// Text of a child in quotes, cut if it is long, with bytes that are not ASCII as \xNN.
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShownMax = 120;
   std::string out = "'";
@@ -166,7 +166,7 @@ std::optional<ImplementationFailure> OutsideImplementation::read_bare_reply() {
 std::optional<ImplementationFailure> OutsideImplementation::check_nothing_unasked() {
   if (!child_ || !child_->has_line()) return std::nullopt;
   const auto line = child_->read_line(options_.answer_timeout);
-  return malformed_output(in_quotes(*line), "no answer to nothing");
+  return malformed_output(in_quotes(*line), "no answer without a command");
 }
 
 std::optional<ImplementationFailure> OutsideImplementation::read_unsupported() const {
@@ -190,7 +190,7 @@ ImplementationFailure OutsideImplementation::ended() {
     message += "; last on its stderr: " + in_quotes(child_->stderr_lines().back());
   }
   ImplementationFailure failure = fail(std::move(message));
-  // By which a shell says that there is no such command, or that it is none.
+  // A shell's exit codes for a missing command and for one that cannot be executed.
   constexpr int kNotExecutable = 126;
   constexpr int kNotFound = 127;
   const bool is_no_command = end.kind == ChildEnd::Kind::kNotStarted ||
@@ -235,7 +235,7 @@ std::optional<ImplementationFailure> OutsideImplementation::submit(const Command
   print_to(outgoing_, to_line(command));
   outgoing_ += '\n';
   follow_observe_.push_back(says_observe);
-  // Well before the window is full, so that the child works while the caller goes on.
+  // Well before the window is full, so that the child works in parallel with the caller.
   constexpr std::size_t kFlushBytes = 4096;
   if (outgoing_.size() >= kFlushBytes) flush();
   return std::nullopt;
@@ -292,7 +292,7 @@ std::optional<ImplementationFailure> OutsideImplementation::read_members(
         return malformed_output(field->key + "=" + print(field->value), expected);
       }
     } else if (member.declaration().is_optional) {
-      // What is absent by default has no value that could be assigned.
+      // A member that is absent by default has no default value to assign.
       if (!member.assign(member.default_value(), expected)) member.reset();
     } else if (!member.reset()) {
       return malformed_output("an answer to a command without " + name, name + "=...");

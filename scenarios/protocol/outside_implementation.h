@@ -9,9 +9,9 @@
 ///     get_new_blocks num_blocks=1    -> error=none blocks=[1] num_free_blocks=6 ...
 ///
 /// `observes` names the members of the observation that the implementation reports; without it,
-/// all. `corrections` says how many faults of the engine below it the child corrects. `target` and
-/// `config` may be answered by `-> unsupported="why"`; a line that the child does not understand,
-/// by `-> malformed="why"`. At the end of its input the child exits.
+/// all. `corrections` is the number of faults of its engine that the child corrects. The child may
+/// answer `-> unsupported="why"` to `target` and `config`, and answers `-> malformed="why"` to a
+/// line that it does not understand. At the end of its input the child exits.
 
 #include <chrono>
 #include <cstddef>
@@ -36,17 +36,17 @@ struct OutsideOptions {
   ChildProcessOptions child;
 };
 
-/// A child that a shell command starts at the first reset(), and again at the next one after a
-/// failure, which ends it; in between, one child serves all resets.
+/// A child process, started by a shell command at the first reset(). A failure ends it, and the
+/// next reset() starts another one; without failures one child serves all resets.
 class OutsideImplementation final : public Implementation {
  public:
   OutsideImplementation(const Target& target, std::string command, OutsideOptions options = {});
 
-  /// What the child said of itself, "vllm 0.19.0"; before that, its command.
+  /// The name from the child's handshake, "vllm 0.19.0"; before that, its command.
   std::string name() const override { return name_; }
   std::optional<SelfDescription> described() const override;
 
-  /// Starts the child, unless it runs: what it answers to `target`.
+  /// Starts the child, unless it runs, and reads its answer to `target`.
   /// Errors: kUnavailable: the shell cannot run the command, or the child does not have the target.
   std::optional<ImplementationFailure> start();
 
@@ -61,26 +61,26 @@ class OutsideImplementation final : public Implementation {
 
  private:
   std::optional<ImplementationFailure> read_handshake();
-  /// Without these members nothing is compared.
+  /// Checks that the child reports enough members for a comparison.
   std::optional<ImplementationFailure> check_reported();
 
   void flush();
   /// The next answer; flushes before it waits.
   std::optional<ImplementationFailure> read_reply(std::chrono::milliseconds timeout);
-  /// It has to be a bare `->`.
+  /// The next answer, which has to be a bare `->`.
   std::optional<ImplementationFailure> read_bare_reply();
-  /// The failure that an answer to `target` or `config` stands for, if it is `unsupported`.
+  /// The failure of an answer `unsupported` to `target` or `config`.
   std::optional<ImplementationFailure> read_unsupported() const;
   /// An answer while nothing is outstanding.
   std::optional<ImplementationFailure> check_nothing_unasked();
-  /// After a divergence the answers to later commands are of no interest, nor is how they fail.
+  /// Reads the answers to later commands after a divergence, and ignores them and their failures.
   void discard_outstanding();
 
   std::optional<ImplementationFailure> read_observation(Observation& observation);
   /// Takes over the members that the child reports.
   std::optional<ImplementationFailure> read_members(const DeclaredObject& observed);
 
-  /// The child's last answer is not what it should be.
+  /// The failure for a malformed answer.
   ImplementationFailure malformed_output(std::string_view found, std::string_view expected);
   ImplementationFailure ended();
   ImplementationFailure fail(std::string message);

@@ -55,8 +55,7 @@ OutsideOptions quiet() {
   return options;
 }
 
-// A shell script that answers each line that comes with the next of the replies, then goes on with
-// `after`.
+// A shell script that answers each line with the next of the replies, then runs `after`.
 std::string canned(const std::vector<std::string>& replies,
                    const std::string& after = "cat >/dev/null") {
   std::string script = "r() { read -r line; printf '%s\\n' \"$line\" >&2; };";

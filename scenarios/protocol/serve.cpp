@@ -124,7 +124,7 @@ int serve(const Target& target, Implementation& implementation, int input, int o
     if (num_bytes < 0) return failed("cannot read");
     if (num_bytes == 0) break;
     std::size_t begin = 0;
-    // What was there before holds no newline.
+    // The bytes from before hold no newline.
     std::size_t searched = incoming.size();
     incoming.append(chunk, 0, static_cast<std::size_t>(num_bytes));
     for (std::size_t newline = incoming.find('\n', searched); newline != std::string::npos;

@@ -1,8 +1,7 @@
 #pragma once
 
-/// The child's side of the protocol to outside implementations (outside_implementation.h): puts any
-/// implementation in this process at the other end of a pipe. Also the pattern for writing one in
-/// another language.
+/// The child's side of the protocol to outside implementations (outside_implementation.h): serves
+/// any implementation of this process over a pipe. Also the template for one in another language.
 
 #include <memory>
 #include <string>
@@ -14,7 +13,7 @@
 
 namespace kvfence {
 
-/// What a child of the protocol remembers between lines.
+/// The state of a child between lines.
 class Server {
  public:
   /// Both have to outlive it.
@@ -41,8 +40,8 @@ class Server {
 /// Serves an implementation over two file descriptors, until the end of input. All that has arrived
 /// is answered before waiting for more.
 ///
-/// Returns an exit status: 0 at the end of input; 1 where input or output fails, a line is longer
-///         than limits::kLineBytesMax, or an answer ends the service (stderr says which).
+/// Returns an exit status: 0 at the end of input; 1 if input or output fails, a line is longer than
+///         limits::kLineBytesMax, or an answer ends the service (stderr says which).
 int serve(const Target& target, Implementation& implementation, int input = 0, int output = 1);
 
 }  // namespace kvfence

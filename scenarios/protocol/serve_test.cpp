@@ -79,8 +79,7 @@ TEST(Serve, BothPoolsAgreeWithTheReferenceOverTheWire) {
   }
 }
 
-// The same divergence at the same command as without a pipe; a late answer must not be taken for
-// another command's.
+// The same divergence at the same command as without a pipe: late answers belong to their commands.
 TEST(Serve, APlantedBugIsFoundAtTheSameCommand) {
   std::size_t num_found = 0;
   for (const PlantedBugInfo& bug : block_pool_sides().planted_bugs) {

@@ -14,11 +14,11 @@
 namespace kvfence {
 namespace {
 
-/// Steps in a row that neither compute nor report anything: far more than the two in flight that
-/// may lie between a cause and its effect.
+/// Limit of consecutive steps that neither compute nor report anything: far more than the two steps
+/// in flight that may separate a cause from its effect.
 constexpr std::uint32_t kStandstillMax = 16;
 
-/// Blocks that are held when nobody is there: the null block.
+/// Blocks that are held without requests: the null block.
 constexpr std::uint32_t kReferencedAtRest = 1;
 
 class EngineReplay {
@@ -55,7 +55,7 @@ class EngineReplay {
   bool is_over() const { return sides_.is_over(); }
   const engine::Observation& seen() const { return sides_.seen().as<engine::Observation>(); }
 
-  /// Whether nobody is there, and what was stored of the last ones has arrived.
+  /// Whether there are no requests, and the last stores have ended.
   bool is_at_rest() const {
     return seen().num_unfinished == 0 && !seen().has_finished && *seen().num_transfers == 0 &&
            seen().num_referenced_blocks == kReferencedAtRest;
@@ -66,7 +66,7 @@ class EngineReplay {
             std::initializer_list<ErrorCode> may_refuse = {}) {
     if (!sides_.send(Command(std::move(command)), want_state, may_refuse)) return false;
     result_.peak_referenced = std::max(result_.peak_referenced, seen().num_referenced_blocks);
-    // In lockstep the rules are there before.
+    // In lockstep the rules find it before.
     if (*seen().num_races > 0) {
       return sides_.diverge("num_races", "0", std::to_string(*seen().num_races),
                             "two accesses to the same bytes are not ordered");
@@ -108,7 +108,7 @@ class EngineReplay {
     take_transfers(*seen().submitted);
     if (!run_transfers() || !send(engine::Poll{})) return;
     check_progress(computes || !seen().ended->empty());
-    // After one without tokens nothing can be planned that is not known yet.
+    // After a step without tokens nothing new can be planned.
     while (!is_over() && *seen().num_steps_in_flight > 0 &&
            (!computes || *seen().num_steps_in_flight == config_.max_concurrent_batches)) {
       update();
@@ -124,7 +124,7 @@ class EngineReplay {
       ReplayedRequest& request = result_.replayed[number];
       Sequence& sequence = sequences_[number];
       sequence.is_scheduled = true;
-      // Of a prompt that is there to its end the last token is computed again.
+      // The last token of a prompt that was found whole is computed again.
       request.cpu_hit_tokens = std::min(sequence.loaded_tokens, entry.num_computed_tokens);
       request.gpu_hit_tokens = entry.num_computed_tokens - request.cpu_hit_tokens;
       result_.prompt_tokens += request.prompt_tokens;
@@ -185,9 +185,8 @@ class EngineReplay {
     for (const TokenId token : tokens) {
       const TokenId expected = toy_model::sample_without_cache(std::nullopt, sequence);
       if (token != expected) {
-        return sides_.diverge(
-            "outputs", std::to_string(expected), std::to_string(token),
-            request_name(number) + " says something else than a run without a cache");
+        return sides_.diverge("outputs", std::to_string(expected), std::to_string(token),
+                              request_name(number) + " differs from a run without a cache");
       }
       sequence.push_back(token);
       ++result_.replayed[number].output_tokens;
@@ -206,7 +205,7 @@ class EngineReplay {
                             request_name(number) + " ended with another number of tokens");
     }
     ++result_.completed;
-    // Nothing is asked of it any more.
+    // No more commands follow.
     sequences_[number].tokens = {};
     return true;
   }
@@ -222,9 +221,9 @@ class EngineReplay {
     }
   }
 
-  /// A request on its way.
+  /// A request that has not ended.
   struct Sequence {
-    std::vector<TokenId> tokens;  ///< prompt, and what it said
+    std::vector<TokenId> tokens;  ///< prompt and output
     bool is_scheduled = false;    ///< or was
     std::uint32_t loaded_tokens = 0;
   };
@@ -237,7 +236,7 @@ class EngineReplay {
   std::vector<Sequence> sequences_;        ///< by number of the request
   std::size_t next_ = 0;                   ///< to arrive
   std::size_t num_ended_ = 0;
-  std::uint32_t num_standing_ = 0;  ///< steps in a row without effect
+  std::uint32_t num_standing_ = 0;  ///< consecutive steps without effect
   EngineReplayResult result_;
 };
 

@@ -1,18 +1,17 @@
 #pragma once
 
-/// Recorded traffic through a whole engine, down to the bytes: scheduler, OffloadingConnector, copy
-/// workers and device (assembly offloading_on_device), with the toy model in the place of the
-/// recorded one.
+/// Replays recorded traffic through a whole engine, down to the bytes: scheduler,
+/// OffloadingConnector, copy workers and device (assembly offloading_on_device), with the toy model
+/// instead of the recorded one.
 ///
 /// A hash id stands for one block of block_size tokens, so that a token of the toy model stands for
-/// kMooncakeBlockTokens / block_size recorded ones, of prompt and output; what is begun counts as
-/// whole. What is sampled is the model's own, and no two requests share it but where their prompts
-/// are equal to the end.
+/// kMooncakeBlockTokens / block_size recorded ones, of prompt and output, rounded up. The sampled
+/// tokens are the model's own; two requests share them only if their whole prompts are equal.
 ///
 /// Requests arrive in the order of the trace, as soon as fewer than `concurrency` are unfinished.
 /// Each step is planned and executed; then each direction runs up to transfers_a_step transfers;
-/// then the step is polled, and taken in, with asynchronous scheduling one step later. Everything
-/// is decided by trace and options.
+/// then the step is polled, and the scheduler updated, with asynchronous scheduling one step later.
+/// The replay depends only on the trace and the options.
 
 #include <cstddef>
 #include <cstdint>
@@ -66,7 +65,7 @@ struct CopiesMade {
 struct ReplayedRequest {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t output_tokens = 0;
-  /// Leading prompt tokens that were there when it was first scheduled: in GPU memory, or loaded
+  /// Leading prompt tokens that were found when it was first scheduled: in GPU memory, or loaded
   /// for it from CPU memory.
   std::uint32_t gpu_hit_tokens = 0;
   std::uint32_t cpu_hit_tokens = 0;
@@ -77,8 +76,8 @@ struct ReplayedRequest {
 struct EngineReplayResult {
   std::size_t requests = 0;   ///< arrived
   std::size_t refused = 0;    ///< by add_request: without tokens
-  std::size_t completed = 0;  ///< said all that they were asked for, each token as without a cache
-  std::size_t never_fit = 0;  ///< ended since not even the empty pool has room
+  std::size_t completed = 0;  ///< ended with all their tokens, each as without a cache
+  std::size_t never_fit = 0;  ///< ended since they do not fit into the empty pool
   std::uint64_t steps = 0;    ///< with tokens
   std::uint64_t idle_steps = 0;
   std::uint64_t prompt_tokens = 0;  ///< of those that were scheduled
@@ -98,12 +97,12 @@ struct EngineReplayResult {
   std::optional<Scenario> scenario;
 };
 
-/// Replays a trace until everything is at rest, or until the first divergence.
+/// Replays a trace until no request, step or transfer remains, or until the first divergence.
 ///
-/// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
-/// with equality and rules; without it `expected` runs alone. In either case the replay itself
-/// holds every token against a run without a cache, and looks for refusals, races, misuses, an
-/// engine that makes no progress and blocks that stay.
+/// The answers of `expected` decide the next commands. With `actual` both run in lockstep with
+/// equality and rules; without it `expected` runs alone. In either case the replay itself compares
+/// every token with a run without a cache, and looks for refusals, races, misuses, an engine that
+/// makes no progress and blocks that are never freed.
 ///
 /// Requires: valid options.
 EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,

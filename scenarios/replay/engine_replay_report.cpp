@@ -9,7 +9,7 @@
 namespace kvfence {
 namespace {
 
-// With more forms of it.
+// Adds overloads.
 using kvfence::row;
 
 /// A part of the prompts.

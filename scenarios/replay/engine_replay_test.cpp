@@ -1,5 +1,5 @@
-// Goal: a replay gives an engine the traffic that the trace says, its figures are exact, and it
-// sees what no engine may do.
+// Goal: a replay gives an engine the traffic of the trace, its figures are exact, and it finds what
+// no engine may do.
 // Method: traces small enough to follow by hand, through the reference and the engine on the
 // virtual device in lockstep; an engine whose answers are spoilt; then the committed excerpt, whose
 // figures are pinned.
@@ -21,7 +21,7 @@ namespace {
 
 using engine::Observation;
 
-/// Blocks of four tokens, of which one stands for 128; one request at a time.
+/// Blocks of four tokens, each for 128 recorded ones; one request at a time.
 EngineReplayOptions tiny(std::uint32_t gpu_blocks) {
   EngineReplayOptions options;
   options.gpu_blocks = gpu_blocks;
@@ -33,12 +33,12 @@ EngineReplayOptions tiny(std::uint32_t gpu_blocks) {
   return options;
 }
 
-/// Whole blocks as prompts, and one token of the toy model to say.
+/// Whole blocks as prompts, and one output token of the toy model.
 std::vector<MooncakeRequest> prompts_of(const std::vector<std::vector<std::uint32_t>>& hash_ids) {
   return trace_of(hash_ids, 128);
 }
 
-/// Through the reference and the engine on the virtual device; the test fails where they part.
+/// Through the reference and the engine on the virtual device; the test fails if they differ.
 EngineReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
                                const EngineReplayOptions& options) {
   const auto reference = engine_sides().make_reference();
@@ -132,7 +132,7 @@ TEST(EngineReplay, ValidatesItsOptions) {
 
 using Spoil = std::function<void(const engine::Command&, Observation&)>;
 
-/// The field of what a replay finds in an engine that runs alone and is spoilt; "none" for nothing.
+/// The field that a replay reports for an engine that runs alone with changed answers, or "none".
 std::string found_in(const Spoil& spoil) {
   Spy engine(engine_sides().make_reference(),
              [&](const Command& command, kvfence::Observation& observation) {

@@ -70,7 +70,7 @@ class LineReader {
     return error_at(column, std::move(found), "valid JSON");
   }
 
-  /// Where the key stands, quotes included. A key that was spelt with escapes is not found.
+  /// The position of the key, quotes included. A key written with escapes is not found.
   std::size_t column_of(const std::string& key) const {
     const std::size_t at = text_.find('"' + key + '"');
     return at == std::string_view::npos ? 1 : at + 1;

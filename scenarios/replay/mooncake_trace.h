@@ -6,7 +6,7 @@
 ///     {"timestamp": 0, "input_length": 1030, "output_length": 5, "hash_ids": [0, 1, 2]}
 ///
 /// Source of the format: repository kvcache-ai/Mooncake, folder FAST25-release; serving simulators
-/// read and write it too. Keys beyond these four are passed over.
+/// read and write it too. Other keys are ignored.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ inline constexpr std::uint64_t kMicrosecondsAMillisecond = 1000;
 /// Prompt tokens that one hash id stands for in the published traces.
 inline constexpr std::uint32_t kMooncakeBlockTokens = 512;
 
-/// A part of a whole, as hit rates are: from 0 to 1; 0 where there is nothing.
+/// A part of a whole, such as a hit rate: from 0 to 1; 0 of nothing.
 inline double ratio(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -35,15 +35,15 @@ struct MooncakeRequest {
   std::uint64_t timestamp_ms = 0;   ///< arrival, since the first request
   std::uint32_t input_length = 0;   ///< prompt tokens
   std::uint32_t output_length = 0;  ///< generated tokens
-  /// One id a prompt block, the last and partly filled one included. Prefix-chained: the same id
+  /// One id per prompt block, the last and partly filled one included. Prefix-chained: the same id
   /// means the same whole prefix up to and including that block.
   std::vector<std::uint32_t> hash_ids;
   friend bool operator==(const MooncakeRequest&, const MooncakeRequest&) = default;
 };
 
-/// Reads a trace to its end, line by line; blank lines are passed over. With block_tokens, each
-/// line has as many hash ids as its input_length has blocks of that many tokens, the last one begun
-/// or full; with 0 the one is not held against the other, since recorders use other block sizes.
+/// Reads a trace to its end, line by line; skips blank lines. With block_tokens, each line must
+/// have as many hash ids as its input_length has blocks of that many tokens, a partly filled one
+/// included; 0 skips this check, since recorders use other block sizes.
 ///
 /// Errors: a line that is not JSON or no object; a key that is missing or holds anything but a
 ///         non-negative integer that fits (a list of them for hash_ids); another number of hash ids
@@ -57,7 +57,7 @@ Parsed<std::vector<MooncakeRequest>> read_mooncake_trace(std::istream& text,
 Parsed<std::vector<MooncakeRequest>> read_mooncake_trace_file(const std::string& path,
                                                               std::uint32_t block_tokens = 0);
 
-/// What a trace holds, and what an unbounded prefix cache would make of it.
+/// The size of a trace, and the hits of an unbounded prefix cache.
 struct MooncakeTotals {
   std::size_t num_requests = 0;
   std::uint64_t num_blocks = 0;

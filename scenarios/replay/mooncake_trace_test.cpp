@@ -1,4 +1,4 @@
-// Goal: a trace is read as written, and whatever is wrong with it is named with its place.
+// Goal: a trace is read as written, and every error is reported with its position.
 // Method: small traces in strings; each error with its line, column, what was found and expected.
 
 #include "scenarios/replay/mooncake_trace.h"

@@ -34,9 +34,9 @@ std::vector<std::size_t> next_asked(std::span<const OffloadRequest> requests) {
 }  // namespace
 
 std::uint64_t optimal_hits(std::span<const OffloadRequest> requests, std::uint64_t capacity) {
-  // To hold a block is worth one hit, when it is asked for. Each held one stands here with that
-  // moment; where there are too many, the one that blocks its place the longest goes. This greedy
-  // choice finds the largest set of time spans of which no more than `capacity` overlap.
+  // To hold a block is worth one hit, when it is asked for. Each held block is listed here with that
+  // moment; if there are too many, the one with the latest moment is dropped. This greedy choice
+  // finds the largest set of time spans of which no more than `capacity` overlap.
   std::set<std::pair<std::size_t, std::uint32_t>> held;
   const std::vector<std::size_t> next = next_asked(requests);
   std::size_t position = 0;

@@ -8,10 +8,9 @@
 /// block that a request asks for if it holds it when the request arrives, wherever in the request
 /// the block stands.
 ///
-/// That bounds every policy under the same traffic: whatever it stores, refuses or filters, it can
-/// do no more. It is not attainable in general, for two reasons: nobody knows the future, and a
-/// lookup ends at the first block that is missing, so that a held block after a gap is not found.
-/// A line for scale, not a goal.
+/// That bounds every policy under the same traffic, whatever it stores, refuses or filters. It is
+/// not attainable in general: no policy knows the future, and a lookup ends at the first missing
+/// block, so that a held block after a gap is not found. It shows the scale, and is not a goal.
 
 #include <cstdint>
 #include <span>
@@ -20,7 +19,7 @@
 
 namespace kvfence {
 
-/// How many of the blocks asked for the optimum finds. Cost: O(n log n) in the blocks of all
+/// The number of blocks asked for that the optimum finds. Cost: O(n log n) in the blocks of all
 /// requests.
 std::uint64_t optimal_hits(std::span<const OffloadRequest> requests, std::uint64_t capacity);
 

@@ -1,6 +1,6 @@
 // Goal: the optimum is the most that any choice of blocks can find, and no policy finds more.
-// Method: an exhaustive search over what is held after each request of tiny traffic, which shares
-// nothing with the greedy choice; LRU and ARC of the optimized manager under random traffic.
+// Method: an exhaustive search over the held blocks after each request of tiny traffic, independent
+// of the greedy choice; LRU and ARC of the optimized manager under random traffic.
 
 #include "scenarios/replay/offload_optimum.h"
 
@@ -108,7 +108,7 @@ TEST(OffloadOptimum, FindsNothingInNothing) {
 
 TEST(OffloadOptimum, KeepsWhatComesSoonest) {
   // Belady's own example would find 6 in three places, since it has to take 4 in. Here 0, 2 and 3
-  // stay, and only first occurrences miss.
+  // remain, and only first occurrences miss.
   EXPECT_EQ(optimum_of(single_blocks({7, 0, 1, 2, 0, 3, 0, 4, 2, 3, 0, 3, 2}), 3), 7U);
   EXPECT_EQ(optimum_of(single_blocks({7, 0, 1, 2, 0, 3, 0, 4, 2, 3, 0, 3, 2}), 2), 5U);
 }
@@ -119,7 +119,7 @@ TEST(OffloadOptimum, BypassesWhatIsNotWorthItsPlace) {
 }
 
 TEST(OffloadOptimum, LooksARequestUpBeforeItStores) {
-  // Both blocks of the second request are there although it brings two more, which the third asks.
+  // Both blocks of the second request are found although it adds two more, which the third asks for.
   const Traffic traffic = {{{1, 2}, {1, 2, 3, 4}, {3, 4}}, {0, 0, 0}};
 
   EXPECT_EQ(optimum_of(traffic, 2), 4U);
@@ -154,7 +154,7 @@ TEST(OffloadOptimum, IsTheMostOfAllChoices) {
     }
   }
   EXPECT_GT(num_hits, 1'000U);
-  // Where a lookup ends at a gap, the optimum is out of reach.
+  // If a lookup ends at a gap, the optimum is not attained.
   EXPECT_GT(num_gaps, 100U);
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Keys = std::vector<std::uint32_t>;
 
-/// One run: turns requests into commands by what it sees.
+/// One run: turns requests into commands, depending on the answers.
 class OffloadReplay {
  public:
   OffloadReplay(const Setup& setup, ReplaySides& managers)
@@ -28,7 +28,7 @@ class OffloadReplay {
       serve(requests[index]);
       if (progress) progress(index + 1, requests.size());
     }
-    // A command that changes nothing, so that the state after the last request is compared.
+    // This command changes nothing; it lets the state after the last request be compared.
     if (!managers_.is_over()) send(offload::TakeEvents{}, /*want_state=*/true);
     result_.commands = managers_.num_commands();
     result_.divergence = managers_.divergence();
@@ -81,7 +81,7 @@ class OffloadReplay {
     return true;
   }
 
-  /// Stores what is missing of `keys`, which are the last ones of the request.
+  /// Stores the missing ones of `keys`, which are the last ones of the request.
   bool store(const Keys& request_keys, const Keys& keys) {
     if (keys.empty()) return true;
     if (!send(offload::PrepareStore{keys})) return false;

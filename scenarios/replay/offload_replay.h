@@ -1,10 +1,10 @@
 #pragma once
 
-/// Recorded traffic over two tiers: a GPU pool, and below it CPU memory that an offloading manager
-/// keeps, as vLLM's OffloadingConnector drives it.
+/// Replays recorded traffic over two tiers: a GPU pool, and below it CPU memory under an offloading
+/// manager, driven as by vLLM's OffloadingConnector.
 ///
 /// The requests come one after the other, in order of arrival; a transfer ends before the next
-/// command. Of each request, with the blocks after its GPU hits as what is *asked*:
+/// command. The blocks of a request after its GPU hits are *asked*. For each request:
 ///
 ///   v0.19  touch all its blocks; look up what is asked
 ///   v0.23  look up what is asked, key by key until the first that is not ready; touch all
@@ -12,8 +12,8 @@
 ///          them, or, if none was found, every block of the request; where something is written,
 ///          touch all again
 ///
-/// A request whose blocks are all GPU hits is not looked up. A store that the manager refuses is
-/// not asked for again. Source: vLLM v0.19.0 and v0.23.0
+/// A request whose blocks are all GPU hits is not looked up. A refused store is not repeated.
+/// Source: vLLM v0.19.0 and v0.23.0
 /// distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py get_num_new_matched_tokens,
 /// update_state_after_alloc, _get_reqs_to_store (v0.23.0: _build_store_jobs).
 ///
@@ -34,7 +34,7 @@
 
 namespace kvfence {
 
-/// Slots of a CPU tier at most: what the optimized manager can number.
+/// Most slots of a CPU tier: the limit of the optimized manager.
 inline constexpr std::uint32_t kCpuBlocksMax = std::uint32_t{1} << 28;
 
 struct OffloadReplayOptions {
@@ -62,13 +62,13 @@ offload::Config config_of(const OffloadReplayOptions& options, EvictionPolicy po
 /// What is wrong with the options; nothing if a replay can run with them.
 std::optional<InputError> validate(const OffloadReplayOptions& options);
 
-/// What one manager made of the traffic.
+/// The figures of one manager.
 struct OffloadTierResult {
   std::uint64_t asked = 0;    ///< blocks after the GPU hits
   std::uint64_t found = 0;    ///< of them, leading ones that were ready
   std::uint64_t stored = 0;   ///< blocks written
-  std::uint64_t evicted = 0;  ///< blocks that had to go for them
-  std::uint64_t refused = 0;  ///< requests whose store could not be
+  std::uint64_t evicted = 0;  ///< blocks evicted for them
+  std::uint64_t refused = 0;  ///< requests whose store was refused
   std::size_t commands = 0;
 
   std::optional<Divergence> divergence;
@@ -77,11 +77,11 @@ struct OffloadTierResult {
   std::optional<Scenario> scenario;
 };
 
-/// Drives one manager, until the end or the first divergence.
+/// Drives one manager until the end or the first divergence.
 ///
-/// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
-/// with equality and rules; without it `expected` runs alone, its state is never asked for,
-/// and only refusals are looked for.
+/// The answers of `expected` decide the next commands. With `actual` both run in lockstep with
+/// equality and rules; without it `expected` runs alone, its state is never read, and only refusals
+/// are looked for.
 ///
 /// Requires: a valid configuration.
 OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
@@ -89,7 +89,7 @@ OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
                                       Implementation& expected, Implementation* actual,
                                       const ReplayProgress& progress = {});
 
-/// A capacity of the CPU tier, with what each policy found in it.
+/// A capacity of the CPU tier, with the figures of each policy.
 struct OffloadPoint {
   std::uint32_t cpu_blocks = 0;
   std::vector<OffloadTierResult> results;  ///< one per policy of the options, in their order
@@ -102,17 +102,16 @@ struct OffloadReplayResult {
   std::vector<OffloadPoint> points;  ///< in the order of the options
   std::uint64_t found_max = 0;       ///< the optimum without a bound on the capacity
 
-  /// Shares of 0 to 1; 0 of nothing. Of what the CPU tier is asked for, and of all blocks with the
-  /// GPU hits among what is found.
+  /// Shares from 0 to 1; 0 of nothing. Found of asked, and GPU hits and found of all blocks.
   double cpu_hit_rate(std::uint64_t found) const;
   double hit_rate(std::uint64_t found) const;
 
   std::size_t commands() const;
-  /// Of the last run: it ends the replay. Null if all went well.
+  /// The divergence of the last run, which ended the replay; null if all runs agreed.
   const OffloadTierResult* diverged() const;
 };
 
-/// Every policy at every capacity, and the optimum beside them; stops after a run that diverged.
+/// Runs every policy at every capacity, and the optimum; stops after a run that diverged.
 /// progress counts the requests of all runs.
 ///
 /// Requires: valid options.

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kOptimum = "optimum";
 
-/// A column of the table, a line of the chart: what was found at each capacity.
+/// A column of the table or line of the chart: the hit rate at each capacity.
 struct Column {
   std::string name;
   std::vector<std::uint64_t> found;

@@ -1,7 +1,7 @@
-// Goal: a replay over two tiers sends the commands that vLLM's connector sends, counts exactly what
-// it finds, and reports the first difference between two sides.
-// Method: traffic small enough to follow by hand, a spy that keeps the commands or misbehaves, the
-// committed excerpt in lockstep with its figures pinned, and the whole trace where it is at hand.
+// Goal: a replay over two tiers sends the commands that vLLM's connector sends, counts its hits
+// exactly, and reports the first difference between two sides.
+// Method: traffic small enough to follow by hand, a spy that records the commands or misbehaves,
+// the committed excerpt in lockstep with its figures pinned, and the whole trace if available.
 
 #include "scenarios/replay/offload_replay.h"
 
@@ -33,7 +33,7 @@ OffloadRequests after_gpu(const std::vector<MooncakeRequest>& requests,
 
 Spy spy_on_reference() { return Spy(offload_sides().make_reference()); }
 
-/// Refuses the command of that number, or says to have found a thousand blocks.
+/// Refuses the command of that number, or answers a thousand hits.
 Spy::Change refuse_at(std::size_t step) {
   return [step, count = std::size_t{0}](const Command&, Observation& observation) mutable {
     if (count++ == step) observation.as<offload::Observation>().error = ErrorCode::kNotReady;
@@ -97,7 +97,7 @@ const std::vector<std::uint32_t> kAB = {1, 2};
 const std::vector<std::uint32_t> kABC = {1, 2, 3};
 
 TEST(OffloadReplay, SendsTheCommandsOfTheConnector) {
-  // All new; found after a GPU hit; found in full; nothing asked, all of it held.
+  // All new; found after a GPU hit; found in full; nothing asked, since all blocks are GPU hits.
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {kABC, 1}, {kABC, 0}, {kABC, 3}};
   Spy spy = spy_on_reference();
 
@@ -155,8 +155,8 @@ TEST(OffloadReplay, AsksKeyByKeyWithTheOtherRelease) {
 }
 
 TEST(OffloadReplay, FindsLeadingBlocksOnly) {
-  // Two slots: storing 3 evicts 2, the older of the blocks that are not the store's own. Then 3
-  // lies after a gap.
+  // Two slots: storing 3 evicts 2, the older block that is not the store's own. Then 3 comes after a
+  // gap.
   const std::vector<std::uint32_t> only_c = {3};
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {only_c, 0}, {kABC, 0}};
   const auto manager = offload_sides().make_optimized();
@@ -179,7 +179,7 @@ TEST(OffloadReplay, CountsRefusedStores) {
   EXPECT_FALSE(result.divergence);
 }
 
-TEST(OffloadReplay, StoresAfterTheThresholdAlone) {
+TEST(OffloadReplay, StoresOnlyAfterTheThreshold) {
   const std::vector<OffloadRequest> requests = {{kAB, 0}, {kAB, 0}, {kAB, 0}};
   const auto manager = offload_sides().make_optimized();
   OffloadReplayOptions options;
@@ -312,7 +312,7 @@ OffloadReplayResult excerpt_in_lockstep(OffloadReplayOptions options) {
   return result;
 }
 
-/// What was found at each capacity: by LRU, by ARC, by the optimum.
+/// The blocks found at each capacity: by LRU, by ARC, by the optimum.
 using Found = std::vector<std::vector<std::uint64_t>>;
 
 Found found_of(const OffloadReplayResult& result) {
@@ -343,7 +343,7 @@ TEST(ConversationExcerpt, IsPinnedInLockstep) {
   for (const OffloadPoint& point : result.points) {
     for (const OffloadTierResult& tier : point.results) {
       EXPECT_EQ(tier.asked, result.traffic.num_asked());
-      // What was stored and not evicted fills the tier.
+      // Blocks that were stored and not evicted fill the tier.
       EXPECT_EQ(tier.stored - tier.evicted, point.cpu_blocks);
     }
   }
@@ -414,7 +414,7 @@ TEST(OffloadReplay, HasTheFiguresOfTheWholeTrace) {
   EXPECT_EQ(traffic.num_gpu_hits, 15'854U);
   EXPECT_EQ(optimal_hits(traffic.requests, 2'000), 58'028U);
   EXPECT_EQ(optimal_hits(traffic.requests, 10'000), 89'856U);
-  // The reference scans, so that only a small tier takes seconds.
+  // The reference scans, so only a small tier is fast enough.
   options.cpu_blocks = {500};
   const auto reference = offload_sides().make_reference();
   const auto manager = offload_sides().make_optimized();

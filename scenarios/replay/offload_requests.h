@@ -1,11 +1,11 @@
 #pragma once
 
-/// What a GPU tier leaves of recorded traffic for the CPU tier below it.
+/// The part of recorded traffic that a GPU tier leaves to the CPU tier below it.
 ///
 /// The GPU tier is a block pool under the traffic of scenarios/replay/traffic_replay.h. It does not
-/// depend on the CPU tier: a block that was loaded is cached there like one that was computed. So
-/// what the CPU tier is asked for is the same whatever it keeps, and capacities and policies can be
-/// compared with each other and with an optimum.
+/// depend on the CPU tier: it caches a loaded block like a computed one. So the CPU tier is asked
+/// for the same blocks whatever it keeps, and capacities and policies can be compared with each
+/// other and with an optimum.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace kvfence {
 
-/// A request as the CPU tier meets it.
+/// A request as the CPU tier gets it.
 struct OffloadRequest {
   std::span<const std::uint32_t> keys;  ///< its blocks, first to last: hash ids, none twice
   std::uint32_t num_gpu_hits = 0;       ///< leading ones that the GPU tier has; the rest is asked
@@ -37,12 +37,12 @@ struct OffloadRequests {
   std::uint64_t num_asked() const { return num_blocks - num_gpu_hits; }
 };
 
-/// An id that stands twice in one request: it cannot name a prefix.
+/// An id that one request has twice: it cannot name a prefix.
 std::optional<InputError> find_repeated_id(std::span<const MooncakeRequest> requests,
                                            std::string_view file);
 
-/// Sends the traffic through the GPU tier; of the options, what is about the pool and the number of
-/// requests counts. Requests without blocks are left out.
+/// Sends the traffic through the GPU tier; uses only the options of the pool and the number of
+/// requests. Leaves requests without blocks out.
 ///
 /// Requires: valid options; no repeated id; a pool that grants what well-formed traffic asks for;
 /// the trace outlives the result.

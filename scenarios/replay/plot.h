@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the charts of this folder share: a rectangle with axes in an SVG picture, colours, and text
-/// made of numbers. Pixels unless a line says otherwise.
+/// Shared by the charts of this folder: a rectangle with axes in an SVG picture, colours, and text
+/// made of numbers. Units are pixels unless a line says otherwise.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace kvfence {
 
-// Told apart in grey and by the usual kinds of colour blindness.
+// Distinguishable in grey and with the usual kinds of colour blindness.
 inline constexpr std::string_view kReferencedColor = "#08519c";
 inline constexpr std::string_view kCachedColor = "#6baed6";
 inline constexpr std::string_view kEmptyColor = "#deebf7";
@@ -34,8 +34,7 @@ inline unsigned long long wide(std::uint64_t value) { return value; }
 /// "12.34 %" of a share of 0 to 1.
 std::string percent(double share);
 
-/// `#` referenced, `=` cached, `.` empty, between bars. What is there at all shows: one referenced
-/// block is one mark.
+/// `#` referenced, `=` cached, `.` empty, between bars. A number above 0 has at least one mark.
 std::string blocks_bar(const BlockCounts& counts, std::size_t width);
 
 /// A picture of that height, and of the width of all, with its title.

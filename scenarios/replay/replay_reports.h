@@ -1,8 +1,7 @@
 #pragma once
 
-/// What people see of replays: tables, text charts, CSV, JSON and self-contained SVG. Renders
-/// results, decides nothing. Texts are ASCII and end with a newline, but for the JSON, which is one
-/// object on one line.
+/// The reports on replays: tables, text charts, CSV, JSON and self-contained SVG. Texts are ASCII
+/// and end with a newline, except the JSON, which is one object on one line.
 
 #include <cstddef>
 #include <span>
@@ -42,7 +41,7 @@ std::string to_svg(std::span<const HitRatePoint> curve, const MooncakeTotals& to
 
 // ---- Through a scheduler ----
 
-/// The figures as a table. Times are simulated ones but for the line that says wall time.
+/// The figures as a table. Times are simulated, except the line "wall time".
 std::string to_summary(const SchedulerReplayResult& result);
 
 /// The figures; times in seconds.
@@ -60,16 +59,16 @@ std::string to_text_chart(std::span<const SchedulerSample> samples, std::size_t 
                           std::size_t bar_width = 40);
 
 /// Three plots over simulated time in minutes: the three numbers as stacked areas, running and
-/// waiting requests as lines, preemptions an interval as an area.
+/// waiting requests as lines, preemptions per interval as an area.
 std::string to_svg(std::span<const SchedulerSample> samples);
 
 // ---- Over two tiers ----
 
-/// A row a capacity: the hit rates of each policy and of the optimum. CPU tier: of what it is asked
-/// for; both tiers: of all blocks, with the GPU hits. The last row is the optimum without a bound.
+/// A row per capacity: the hit rates of each policy and of the optimum. CPU tier: of the blocks
+/// asked; both tiers: of all blocks, with the GPU hits. The last row: the optimum without a bound.
 std::string to_table(const OffloadReplayResult& result);
 
-/// A line a capacity and policy, the optimum included, which stores nothing that could be counted:
+/// A line per capacity and policy, the optimum included, whose stores are not counted:
 /// cpu_blocks,policy,asked,found,hit_rate,hit_rate_of_both_tiers,stored,evicted,refused
 std::string to_csv(const OffloadReplayResult& result);
 
@@ -81,8 +80,8 @@ std::string to_svg(const OffloadReplayResult& result);
 
 // ---- Through an engine ----
 
-/// The figures as a table. block_bytes: what a block takes in all layers; 0 where a block holds
-/// symbols and no bytes.
+/// The figures as a table. block_bytes: the bytes of a block in all layers; 0 if a block holds
+/// symbols instead of bytes.
 std::string to_summary(const EngineReplayResult& result, std::size_t block_bytes);
 
 std::string to_json(const EngineReplayResult& result, std::size_t block_bytes);

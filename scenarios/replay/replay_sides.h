@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the replays share: where their commands go (to two implementations in lockstep, or to one
-/// alone, for the figures), how far they are, and what traffic finds wrong.
+/// Shared by the replays: their sides (two implementations in lockstep, or one alone for the
+/// figures), their progress, and the failures that traffic finds.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,21 +21,22 @@
 
 namespace kvfence {
 
-/// Called with the number of requests that are done, and of all, after each or after every step;
-/// never to be slow.
+/// Called with the number of requests that are done, and of all, after each request or step. Must
+/// be fast.
 using ReplayProgress = std::function<void(std::size_t done, std::size_t total)>;
 
-/// Who takes the KV events that a replay collects.
+/// The receiver of the KV events that a replay collects.
 struct EventsTap {
   /// time_us: of the trace, in microseconds since its start. keys: of the blocks right now, by
   /// block id. False: the replay is over.
   using Take = std::function<bool(std::uint64_t time_us, const std::vector<KVCacheEvent>& events,
                                   const std::vector<BlockHash>& keys)>;
-  Take take;                ///< empty: nobody
-  bool wants_keys = false;  ///< else they are empty: they cost the whole pool each time
+  Take take;  ///< empty: no receiver
+  bool wants_keys =
+      false;  ///< false: keys are empty, since reading them costs the whole pool each time
 };
 
-/// What is wrong with an option, which has no place in a file.
+/// An error of an option, which has no position in a file.
 inline InputError option_error(std::string found, std::string expected) {
   return {{}, {}, std::move(found), std::move(expected)};
 }
@@ -49,7 +50,7 @@ class ReplaySides {
  public:
   /// actual: null if `expected` runs alone; then of the checks only the target counts.
   /// state_every: LockstepOptions.
-  /// promise: what is said of a refusal: "the traffic asks only for what a pool has to grant".
+  /// promise: the report on a refusal: "the traffic asks only for what a pool has to grant".
   ReplaySides(const Checks& checks, Implementation& expected, Implementation* actual,
               std::uint32_t state_every, std::string promise);
 
@@ -61,10 +62,10 @@ class ReplaySides {
   bool send(const Command& command, bool want_state = false,
             std::initializer_list<ErrorCode> may_refuse = {});
 
-  /// An answer that nobody may give to well-formed traffic; in lockstep the rules are there before.
+  /// Reports an answer that well-formed traffic must not get; in lockstep the rules find it before.
   /// False: the replay is over.
   bool diverge(std::string field, std::string expected, std::string actual, std::string message);
-  /// The same of one that breaks the promise.
+  /// The same for an answer that breaks the promise.
   bool refuse(std::string field, std::string expected, std::string actual);
 
   bool is_over() const { return divergence_.has_value(); }

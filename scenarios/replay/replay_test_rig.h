@@ -53,7 +53,7 @@ inline std::optional<std::vector<MooncakeRequest>> whole_trace(std::uint32_t blo
 inline constexpr const char* kNoWholeTrace =
     "KVFENCE_TRACES names no folder with mooncake_conversation_trace.jsonl";
 
-/// Hands everything on, keeps the commands as text, and changes answers where a test asks for it.
+/// Forwards every command, keeps it as text, and changes answers as a test asks.
 class Spy final : public Implementation {
  public:
   using Change = std::function<void(const Command&, Observation&)>;

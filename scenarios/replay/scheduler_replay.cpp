@@ -28,7 +28,7 @@ class TimeSeries {
     row_.end_ms = interval_ms;
   }
 
-  /// What is added from now on happened at this time or later.
+  /// Later additions belong to this time or a later one.
   void advance_to(std::uint64_t time_us) {
     while (row_.end_ms * kMicrosecondsAMillisecond < time_us) finish_row();
   }
@@ -72,7 +72,7 @@ class SchedulerReplay {
         tap_(tap),
         series_(interval_ms()) {
     progress_of_.resize(requests_.size());
-    // Before the first command nothing is shown: the null block alone is held.
+    // Nothing is observed before the first command: only the null block is held.
     series_.set(0, 0, {options.gpu_blocks - 1, 0, 1});
   }
 
@@ -105,7 +105,7 @@ class SchedulerReplay {
     std::uint32_t num_outputs = 0;
   };
 
-  /// A request of a step that gives output.
+  /// A request of a step with output.
   struct Sampling {
     std::size_t number = 0;
     std::uint32_t num_drafts = 0;
@@ -149,8 +149,8 @@ class SchedulerReplay {
     return is_sent;
   }
 
-  /// Microseconds since the first arrival. A trace is in order of arrival: a time that lies before
-  /// an earlier request's counts as that one's.
+  /// Microseconds since the first arrival. A trace is in order of arrival: a time before that of an
+  /// earlier request counts as the earlier request's.
   std::uint64_t arrival_us(std::size_t number) const {
     const std::uint64_t ms =
         std::max(requests_[number].timestamp_ms, requests_.front().timestamp_ms) -
@@ -261,8 +261,7 @@ class SchedulerReplay {
     }
   }
 
-  /// What the workers make of a step: a token for each request that samples, and the drafts that
-  /// are accepted.
+  /// The workers' output of a step: a token for each request that samples, and the accepted drafts.
   engine::Update sampled(const StepInFlight& step) {
     engine::Update update;
     for (const Sampling& sampling : step.sampling) {

@@ -1,16 +1,16 @@
 #pragma once
 
-/// Recorded traffic through a whole scheduler, in simulated time: requests arrive when the trace
-/// says, the scheduler plans steps, and a step takes as long as a simple model says.
+/// Replays recorded traffic through a whole scheduler, in simulated time: requests arrive at the
+/// times of the trace, the scheduler plans steps, and a simple model gives the time of a step.
 ///
 /// A request has the tokens that its hash ids stand for (prompt_of), generates output_length tokens
-/// and ends there. Time passes only while a step runs, and where there is nothing to do until the
-/// next arrival; a step of n tokens takes step_us + n * token_ns / 1000 microseconds, one without
+/// and ends there. Time passes only while a step runs, and until the next arrival if there is
+/// nothing to do; a step of n tokens takes step_us + n * token_ns / 1000 microseconds, one without
 /// tokens takes none. Requests that arrived are added before each step is planned. With
 /// asynchronous scheduling a second step is planned while the first one runs; they run one after
 /// the other.
 ///
-/// Everything is decided by trace and options; nothing depends on how fast the scheduler is.
+/// The replay depends only on the trace and the options, not on the speed of the scheduler.
 
 #include <cstddef>
 #include <cstdint>
@@ -39,8 +39,8 @@ struct SchedulerReplayOptions {
   std::uint32_t num_priorities = 1;  ///< request i has priority i modulo this
   bool async_scheduling = false;     ///< with two steps in flight
   std::uint32_t num_speculative_tokens = 0;
-  /// How many drafts are accepted of the first list of drafts, of the second, ..., and from the
-  /// start again. Empty: all.
+  /// The number of accepted drafts of the first list of drafts, of the second, ..., repeated.
+  /// Empty: all.
   std::vector<std::uint32_t> accepted = {};
   HashAlgorithm hash_algorithm = HashAlgorithm::kXxhashCbor;  ///< another changes no figure
   Profile profile = Profile::kV019;
@@ -70,8 +70,9 @@ std::optional<InputError> validate(const SchedulerReplayOptions& options,
 /// Requires: hash_ids for all of input_length.
 std::vector<TokenId> prompt_of(const MooncakeRequest& request, std::uint32_t block_tokens);
 
-/// What is said of a refusal.
-inline constexpr const char* kEnginePromise = "the traffic asks only for what is to be granted";
+/// The report on a refusal.
+inline constexpr const char* kEnginePromise =
+    "the traffic asks only for what an engine has to grant";
 
 /// Microseconds of simulated time, over the requests that have them. Percentiles are the smallest
 /// value that at least that share of the values does not exceed.
@@ -98,8 +99,8 @@ struct NumberRange {
   double weight_ = 0;
 };
 
-/// A row of the time series. Sums count what came back in (end - interval, end]; numbers are those
-/// at the end.
+/// A row of the time series. Sums count the steps that ended in (end - interval, end]; numbers are
+/// those at the end.
 struct SchedulerSample {
   std::uint64_t end_ms = 0;
   std::uint32_t running = 0;
@@ -122,7 +123,7 @@ struct SchedulerReplayResult {
   std::size_t requests = 0;      ///< arrived
   std::size_t refused = 0;       ///< by add_request: too long, or without tokens to generate
   std::size_t completed = 0;     ///< with all their output
-  std::size_t never_fit = 0;     ///< ended since not even the empty pool has room
+  std::size_t never_fit = 0;     ///< ended since they do not fit into the empty pool
   std::size_t cut_short = 0;     ///< reached max_model_len first
   std::uint64_t steps = 0;       ///< with tokens
   std::uint64_t idle_steps = 0;  ///< without
@@ -149,29 +150,28 @@ struct SchedulerReplayResult {
   NumberRange referenced;
   std::vector<SchedulerSample> samples;
 
-  /// Wall time of schedule and update, with what the driver shows of them: the one figure that
+  /// Wall time of schedule and update, including the driver's observation: the only figure that
   /// differs from run to run.
   double scheduler_seconds = 0;
 
   std::optional<Divergence> divergence;  ///< its step counts the calls of schedule, from 1
 
-  /// Found tokens of those admitted: each prompt counts once.
+  /// Share of found among admitted tokens: each prompt counts once.
   double hit_rate() const;
 
-  /// Hits of queries as upstream counts them: a request that waits for room is looked up and counts
-  /// at each attempt to admit it, so that this falls where requests queue. Preempted requests'
-  /// lookups aside.
+  /// Share of hits among queries as upstream counts them: a request that waits for room counts at
+  /// each attempt to admit it, so that this falls when requests queue. Without the lookups of
+  /// preempted requests.
   double lookup_hit_rate() const;
 };
 
 /// Replays a trace until its last request ended, or until the first divergence: two schedulers
-/// that parted, or one that did what no scheduler may do to well-formed traffic (refuses it, plans
-/// more than the token budget or runs more than max_num_seqs requests, loses blocks, ends a request
-/// with another number of tokens, stops making progress).
+/// that differ, or one that fails well-formed traffic (refuses it, plans more than the token budget
+/// or runs more than max_num_seqs requests, loses blocks, ends a request with a wrong number of
+/// tokens, stops making progress).
 ///
-/// `expected` answers the questions that the traffic turns on. With `actual` both run in lockstep
-/// with equality and rules; without it `expected` runs alone. tap: with
-/// enable_kv_cache_events.
+/// The answers of `expected` decide the next commands. With `actual` both run in lockstep with
+/// equality and rules; without it `expected` runs alone. tap: with enable_kv_cache_events.
 ///
 /// Requires: valid options.
 SchedulerReplayResult replay_traffic(std::span<const MooncakeRequest> requests,

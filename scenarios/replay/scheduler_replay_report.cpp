@@ -10,7 +10,7 @@
 namespace kvfence {
 namespace {
 
-// With more forms of it.
+// Adds overloads.
 using kvfence::row;
 
 using Json = nlohmann::ordered_json;
@@ -69,11 +69,11 @@ std::string to_summary(const SchedulerReplayResult& result) {
                           " without tokens");
   out += row("scheduled",
              with_thousands(result.tokens) +
-                 formatted(" tokens, %.1f a step", per(static_cast<double>(result.tokens),
-                                                       static_cast<double>(result.steps))));
+                 formatted(" tokens, %.1f per step", per(static_cast<double>(result.tokens),
+                                                         static_cast<double>(result.steps))));
   out += row("prompts", with_thousands(result.prompt_tokens) + " tokens");
   out += row("outputs", with_thousands(result.output_tokens) +
-                            formatted(" tokens, %.1f a second",
+                            formatted(" tokens, %.1f per second",
                                       per(static_cast<double>(result.output_tokens), end_s)));
   out += row("prefix cache", percent(result.hit_rate()) + ": " +
                                  with_thousands(result.found_tokens) + " of " +
@@ -108,7 +108,7 @@ std::string to_summary(const SchedulerReplayResult& result) {
           formatted("%.2f s in schedule and update: %.1f us per step, ", result.scheduler_seconds,
                     per(result.scheduler_seconds * 1e6, planned)) +
               with_thousands(static_cast<std::uint64_t>(per(planned, result.scheduler_seconds))) +
-              " steps a second");
+              " steps per second");
   return out;
 }
 

@@ -1,8 +1,8 @@
-// Goal: a replay gives a scheduler the traffic that the trace says, when it says, and its figures
-// are exact.
+// Goal: a replay gives a scheduler the traffic of the trace at its times, and its figures are
+// exact.
 // Method: traces small enough to follow by hand, with a step of 1 ms and 1 ms per token, through
-// reference and optimized in lockstep; a scheduler whose answers are spoilt; a planted bug; then
-// the committed excerpt, whose figures are pinned, and the whole trace where it is at hand.
+// reference and optimized in lockstep; a scheduler with changed answers; a planted bug; then the
+// committed excerpt, whose figures are pinned, and the whole trace if available.
 
 #include "scenarios/replay/scheduler_replay.h"
 
@@ -46,7 +46,7 @@ MooncakeRequest request(std::uint64_t timestamp_ms, std::uint32_t input_length,
   return made;
 }
 
-/// Through reference and optimized; the test fails where they part.
+/// Through reference and optimized; the test fails if they differ.
 SchedulerReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
                                   const SchedulerReplayOptions& options) {
   const auto reference = engine_sides().make_reference();
@@ -105,7 +105,7 @@ TEST(SchedulerReplay, AddsArrivalsBetweenStepsAndSkipsIdleTime) {
 }
 
 TEST(SchedulerReplay, CountsTimeFromTheFirstArrivalAndKeepsTheOrder) {
-  // 90 lies before 100 and counts as 100; both fit into one step of 4 tokens.
+  // 90 is before 100 and counts as 100; both fit into one step of 4 tokens.
   const SchedulerReplayResult result =
       in_lockstep({request(100, 2, 1, 1), request(90, 2, 1, 11)}, tiny());
 
@@ -114,7 +114,7 @@ TEST(SchedulerReplay, CountsTimeFromTheFirstArrivalAndKeepsTheOrder) {
 }
 
 TEST(SchedulerReplay, FindsThePrefixesThatTheTraceSays) {
-  // [1 2], [1 3]: one block of four. [1 2] again: the last block has to be computed all the same.
+  // [1 2], [1 3]: one block of four. [1 2] again: the last block still has to be computed.
   const auto traffic = [](std::uint64_t ms, std::vector<std::uint32_t> ids) {
     return MooncakeRequest{ms, 8, 1, std::move(ids)};
   };
@@ -166,8 +166,8 @@ TEST(SchedulerReplay, GivesPriorities) {
 
 TEST(SchedulerReplay, CountsPreemptionsAndWhatResumedRequestsFind) {
   // Four usable blocks, two requests of up to 11 computed tokens. The first takes a third block for
-  // its ninth: the second loses both of its own, and the tail's content. It is looked up with 9
-  // tokens while the first makes its two last ones, and once more when that has ended.
+  // its ninth: the second is preempted, and the content of its last block is evicted. It is looked
+  // up with 9 tokens while the first generates its last two, and once more after that.
   const SchedulerReplayResult result =
       in_lockstep({request(0, 4, 8, 1), request(0, 4, 8, 11)}, tiny(5));
 
@@ -324,8 +324,7 @@ TEST(SchedulerReplay, ValidatesItsOptions) {
   for (const SchedulerReplayOptions& options : wrong) EXPECT_TRUE(validate(options, requests));
 }
 
-/// What a replay finds in a scheduler whose answers to one kind of command are changed; "none" for
-/// nothing.
+/// The finding of a replay of a scheduler with changed answers to one kind of command, or "none".
 template <class Asked>
 std::string found_in(std::function<void(Observation&)> spoil) {
   const std::vector<MooncakeRequest> requests = {request(0, 6, 3, 1), request(0, 4, 2, 11)};
@@ -368,12 +367,12 @@ TEST(SchedulerReplay, ReportsWhatNoSchedulerMayDo) {
             "referenced");
   EXPECT_EQ(ending(RequestStatus::kFinishedError), "outputs");
   EXPECT_EQ(ending(RequestStatus::kRunning), "requests");
-  // No step schedules what is said to be unfinished.
+  // No step schedules the request that counts as unfinished.
   EXPECT_EQ(found_in<Update>([](Observation& seen) { ++seen.num_unfinished; }), "scheduled");
 }
 
 /// Four requests of four to seven tokens and five outputs, the last two with one block in common,
-/// in a pool that has no room for all: some are preempted.
+/// in a pool without room for all: some are preempted.
 const std::vector<MooncakeRequest>& crowd() {
   static const std::vector<MooncakeRequest> requests = {
       {0, 4, 5, {1}}, {0, 5, 5, {11, 12}}, {0, 6, 5, {21, 22}}, {9, 7, 5, {21, 23}}};

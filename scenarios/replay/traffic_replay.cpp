@@ -24,7 +24,7 @@ constexpr GroupId kGroup = 0;
 
 constexpr const char* kPromise = "the traffic asks only for what a pool has to grant";
 
-/// One replay: turns requests into commands by what it sees.
+/// One replay: turns requests into commands, depending on the answers.
 class TrafficReplay {
  public:
   TrafficReplay(const TrafficReplayOptions& options, ReplaySides& pools, const EventsTap& tap)
@@ -173,7 +173,7 @@ class TrafficReplay {
   ReplaySides& pools_;
   const EventsTap& tap_;
   bool is_tapped_out_ = false;
-  std::deque<Command> running_;  ///< what ends each running request, oldest first
+  std::deque<Command> running_;  ///< the commands that end each running request, oldest first
   BlockCounts counts_;           ///< after the last command
   std::uint64_t latest_ms_ = 0;
   TrafficReplayResult result_;

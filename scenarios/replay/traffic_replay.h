@@ -1,11 +1,11 @@
 #pragma once
 
-/// Recorded traffic through a block pool that serves as a prefix cache, command by command: against
-/// two implementations in lockstep, or through one alone for the figures.
+/// Replays recorded traffic through a block pool that serves as a prefix cache, command by command:
+/// through two implementations in lockstep, or through one alone for the figures.
 ///
 /// A request declares its prompt, looks its blocks up until the first miss, touches the hits, takes
 /// new blocks for the rest and caches them. It ends when `concurrency` later ones are running, or
-/// earlier where its blocks are needed (the oldest goes first), and frees its blocks tail first, as
+/// earlier if its blocks are needed (the oldest first), and frees its blocks tail first, as
 /// vLLM does, so that the ends of chains are evicted before their beginnings.
 ///
 /// One symbol stands for a whole block of the trace (hash_block_size=1, the hash id as the token):
@@ -85,9 +85,9 @@ struct TrafficReplayResult {
 
 /// Replays a trace, until its end or the first divergence.
 ///
-/// `expected` answers the questions that the traffic turns on (which blocks, how many free). With
-/// `actual` both run in lockstep with equality and rules; without it `expected` runs alone,
-/// and only refusals are looked for.
+/// The answers of `expected` (which blocks, how many free) decide the next commands. With `actual`
+/// both run in lockstep with equality and rules; without it `expected` runs alone, and only
+/// refusals are looked for.
 ///
 /// tap: with enable_kv_cache_events.
 ///

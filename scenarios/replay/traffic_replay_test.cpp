@@ -1,6 +1,6 @@
 // Goal: the replay turns traffic into the right commands, and its figures are exact.
 // Method: traces small enough to follow by hand, through tiny pools in lockstep; then the committed
-// excerpt, whose figures are pinned, and the whole trace where it is at hand.
+// excerpt, whose figures are pinned, and the whole trace if available.
 
 #include "scenarios/replay/traffic_replay.h"
 
@@ -28,7 +28,7 @@ TrafficReplayOptions tiny(std::uint32_t gpu_blocks, std::uint32_t concurrency) {
   return options;
 }
 
-/// Through reference and optimized; the test fails where they part.
+/// Through reference and optimized; the test fails if they differ.
 TrafficReplayResult in_lockstep(const std::vector<MooncakeRequest>& requests,
                                 const TrafficReplayOptions& options) {
   const auto reference = block_pool_sides().make_reference();

@@ -13,7 +13,7 @@ namespace {
 constexpr double kHeight = 420;
 constexpr Plot::Area kArea{80, 790, 50, 360};
 
-/// Whether the samples lie apart in the trace's own time.
+/// Whether the samples have different times in the trace.
 bool has_times(std::span<const TrafficSample> samples) {
   return !samples.empty() && samples.front().timestamp_ms < samples.back().timestamp_ms;
 }

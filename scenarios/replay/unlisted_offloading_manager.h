@@ -2,8 +2,8 @@
 
 /// An offloading manager for a caller that never asks for the state.
 ///
-/// An OffloadDriver reads the policy's lists after every command, for ARC's target among them: that
-/// costs the whole capacity, which a run of one side for its figures alone need not pay.
+/// An OffloadDriver reads the policy's lists after every command, also to get ARC's target. That
+/// costs the whole capacity, and a run of one side for its figures does not need it.
 
 #include <cstdint>
 

@@ -18,7 +18,7 @@
 
 namespace kvfence {
 
-/// Moments are counted from 0, in the order in which things happened; there is no time besides.
+/// Moments are counted from 0, in the order of events; there is no other time.
 using StoryMoment = std::uint32_t;
 inline constexpr StoryMoment kNever = UINT32_MAX;
 
@@ -66,13 +66,13 @@ struct StoryOperation {
   StoryMoment ended = kNever;
 };
 
-/// Something that takes no time.
+/// An event without a duration.
 struct StoryMark {
   enum class Kind : std::uint8_t {
     kRecorded,    ///< `event` takes in the lane's work up to `operation`
     kWaits,       ///< the lane's later work comes after `operation`, which `event` stands for
     kHostSaw,     ///< the host knows that `operation` is over
-    kHostAccess,  ///< the host reads or writes memory that the device knows
+    kHostAccess,  ///< the host reads or writes memory that is registered with the device
   };
   Kind kind = Kind::kRecorded;
   StoryLane lane = kHostLane;
@@ -92,7 +92,7 @@ struct StoryParty {
   bool is_write = false;
 };
 
-/// Two parties that touch the same memory, and nothing orders them.
+/// Two parties that access the same memory without an order between them.
 struct StoryRace {
   StoryParty first = {};
   StoryParty second = {};
@@ -105,7 +105,7 @@ struct StoryRace {
 struct StoryCommand {
   std::string text = {};
   std::string answer = {};  ///< "finished_jobs=[...]"; may be empty
-  /// What was said that no run without a cache says: a sentence each.
+  /// Output tokens that differ from a run without a cache: one sentence each.
   std::vector<std::string> wrong_tokens = {};
   StoryMoment begin = 0;
   StoryMoment end = 0;  ///< of the next command
@@ -115,7 +115,7 @@ struct StoryCommand {
 struct StoryContent {
   StoryPage page = {};
   std::size_t command = 0;
-  std::string text = {};     ///< "0g1", "torn"; "nothing" where nobody has written
+  std::string text = {};     ///< "0g1", "torn"; "nothing" if never written
   std::string meaning = {};  ///< in words; may be empty
   bool is_torn = false;
 };
@@ -123,7 +123,7 @@ struct StoryContent {
 struct DeviceStory {
   std::string subject = {};          ///< "worker"
   std::string content_example = {};  ///< "0g1"
-  std::string content_meaning = {};  ///< what the example says
+  std::string content_meaning = {};  ///< the meaning of the example
   std::uint32_t num_ranks = 1;
   std::string file = {};
   std::vector<std::string> comments = {};
@@ -148,34 +148,33 @@ StoryLane lane_of(const DeviceStory& story, const StoryParty& party);
 std::string to_text(const DeviceStory& story, const StoryMark& mark);
 /// "for A: reads GPU 0, writes CPU 1"
 std::string touches_of(const StoryOperation& operation);
-/// One of the things that happened, as text and page list them.
+/// An event, as text and page list them.
 struct StoryEvent {
   enum class Kind : std::uint8_t { kNote, kBegins, kEnds };
   Kind kind = Kind::kNote;
   StoryLane lane = kHostLane;
   bool is_racing = false;
-  std::string text = {};  ///< what was done; of what begins or ends its name
+  std::string text = {};  ///< what was done; the name of what begins or ends
 };
 std::map<StoryMoment, StoryEvent> events_of(const DeviceStory& story);
 /// The host's, then each rank's streams.
 std::vector<StoryLane> lanes_of(const DeviceStory& story);
 /// Keeps the pages in order, each once.
 void add_page(std::vector<StoryPage>& pages, StoryPage page);
-/// Those that anything touches, in order: rank by rank, the GPU's first.
+/// The accessed pages in order: rank by rank, the GPU's first.
 std::vector<StoryPage> pages_of(const DeviceStory& story);
 
-/// What a copy worker's device was asked and did for a scenario of the target `worker`; of several
-/// ranks the story is the first one's. Requires: a valid configuration; `planted_bug` empty, or one
-/// that the target has.
+/// The story of a copy worker's device for a scenario of target `worker`; with several ranks, that
+/// of the first one. Requires: a valid configuration; `planted_bug` empty, or one of the target.
 /// Cost: linear in commands and accesses, each times the pages.
 DeviceStory story_of_worker(const Scenario& scenario, const std::string& planted_bug);
-/// The same of an engine that has devices, all ranks, and which tokens came out wrong. Runs on the
-/// virtual device. With tokens_only or device=symbols too races are looked for and pages shown,
-/// which changes no answer. A page's content names the tokens whose KV it holds: "A:0..1 B:2".
-/// Cost: quadratic in a request's tokens besides.
+/// The story of an engine that has devices, with all ranks and the wrong tokens. Runs on the
+/// virtual device. Looks for races and shows pages also with tokens_only or device=symbols; that
+/// changes no answer. A page's content names the tokens whose KV it holds: "A:0..1 B:2".
+/// Cost: also quadratic in a request's tokens.
 DeviceStory story_of_engine(const Scenario& scenario, const std::string& planted_bug);
 
-/// Command by command what happened where, the racing pairs marked, then the races.
+/// What happened, command by command, with the racing pairs marked; then the races.
 std::string story_text(const DeviceStory& story);
 /// One page, well-formed as XML after its first line, that loads nothing: lanes and pages over
 /// moments, races in red; commands can be clicked.

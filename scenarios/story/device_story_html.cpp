@@ -1,5 +1,5 @@
-/// A story of devices as a page: see device_story.h. What stands around it, styles and script, is
-/// in device_story.html: no `<`, `>` or `&` in these, so that the page is XML.
+/// A story of devices as a page: see device_story.h. The styles and the script around it are in
+/// device_story.html, without `<`, `>` or `&`, so that the page is XML.
 
 #include <algorithm>
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace kvfence {
 
-/// device_story.html, of which CMake makes a constant.
+/// device_story.html, which CMake turns into a constant.
 extern const char* const kStoryPage;
 
 namespace {
@@ -100,7 +100,7 @@ class Picture {
     for (StoryMoment moment = 0; moment < story_.end; ++moment) {
       x_.push_back(x);
       x += widths[moment];
-      // So that the number of a short command has its place.
+      // So that the number of a short command fits.
       const bool ends = std::any_of(story_.commands.begin(), story_.commands.end(),
                                     [&](const auto& c) { return c.end == moment + 1; });
       if (ends) x += 8;
@@ -151,7 +151,7 @@ class Picture {
     }
   }
 
-  /// As much of a command as there is room for.
+  /// As much of a command as fits.
   std::string label(std::size_t index, double width) const {
     const auto room = static_cast<std::size_t>(std::max(width / 6.7, 0.0));
     std::string text = std::to_string(index) + " " + story_.commands[index].text;
@@ -371,8 +371,8 @@ std::string story_html(const DeviceStory& story) {
   html += races_html(story);
   html += "<div class=\"picture\">\n" + Picture(story).draw() + "</div>\n";
   html +=
-      "<p class=\"soft\">From left to right: the order in which things happened, not time. A small "
-      "square on the host's line is a call that enqueues work; the work stands as a bar in its "
+      "<p class=\"soft\">From left to right: the order of events, not time. A small "
+      "square on the host's line is a call that enqueues work; the work is a bar in its "
       "stream where it ran. R1: event 1 is recorded, W1: the stream waits for it, S: the host sees "
       "an end, boxed W or R: the host writes or reads. Below, what each page holds: " +
       escape_xml(story.content_example + " is " + story.content_meaning) +

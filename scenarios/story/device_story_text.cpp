@@ -9,7 +9,7 @@
 namespace kvfence {
 namespace {
 
-/// With room for a rank where there are several.
+/// With room for a rank if there are several.
 std::size_t lane_column(const DeviceStory& story) { return story.num_ranks > 1 ? 12 : 9; }
 
 std::string line_of(const DeviceStory& story, bool is_marked, const std::string& lane,

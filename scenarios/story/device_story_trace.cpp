@@ -76,7 +76,7 @@ class Trace {
                        {"args", std::move(arguments)}});
   }
 
-  /// Work that never ran stands after the last command. Each its own moments, so that slices nest.
+  /// Work that never ran comes after the last command. Each has its own moments, so that slices nest.
   std::pair<StoryMoment, StoryMoment> span_of(const StoryOperation& operation) const {
     if (operation.started != kNever) {
       const StoryMoment end = operation.ended != kNever ? operation.ended : story_.end;
@@ -112,7 +112,7 @@ class Trace {
                        {"s", "t"}});
   }
 
-  /// Where the party's slice begins.
+  /// The beginning of the party's slice.
   StoryMoment begin_of(const StoryParty& party) const {
     if (party.operation) return span_of(story_.operations[*party.operation]).first;
     return party.mark ? story_.marks[*party.mark].moment : 0;

@@ -36,7 +36,7 @@ bool engine_reports(std::string_view name, std::string_view text) {
   return text != "[]" && contains(kShown, name);
 }
 
-/// What requests say and should say, and whose KV a symbol is.
+/// The actual and the right output of requests, and the request whose KV a symbol is.
 class Tokens {
  public:
   Tokens(std::vector<std::uint32_t> windows, std::uint32_t max_model_len)
@@ -44,7 +44,7 @@ class Tokens {
 
   void add(const engine::AddRequest& command) {
     sequences_[command.id] = {command.cache_salt, command.tokens};
-    // What it will say if all goes well, whose KV may be there before it is reported.
+    // Its right output, whose KV may exist before the output is reported.
     std::vector<TokenId> tokens = command.tokens;
     for (std::uint32_t said = 0; said < command.max_tokens; ++said) {
       if (tokens.size() >= max_model_len_) break;
@@ -53,7 +53,7 @@ class Tokens {
     name_symbols(command.id, command.cache_salt, tokens);
   }
 
-  /// A sentence for the first wrong token of a request: later ones are built on it.
+  /// A sentence for the first wrong token of a request: later ones follow from it.
   std::vector<std::string> wrong_in(const std::vector<engine::RequestOutput>& outputs) {
     std::vector<std::string> wrong;
     for (const engine::RequestOutput& output : outputs) {
@@ -78,7 +78,7 @@ class Tokens {
     return wrong;
   }
 
-  /// "A:0..1 B:2": runs of tokens, where each stands in its request.
+  /// "A:0..1 B:2": runs of tokens, by their positions in the request.
   StoryContent content_of(const engine::KVPage& page, bool is_gpu, std::size_t command) const {
     StoryContent content{.page = {page.rank, is_gpu, page.number}, .command = command};
     const std::vector<std::uint32_t>& symbols = page.symbols;
@@ -114,7 +114,7 @@ class Tokens {
     for (std::size_t group = 0; group < windows_.size(); ++group) {
       for (std::size_t at = 0; at < symbols.size(); ++at) {
         const toy_model::Symbol symbol = toy_model::symbol_of_group(symbols[at], group);
-        // A prefix that several requests share is the first one's.
+        // A prefix that several requests share counts for the first one.
         names_.try_emplace(toy_model::shortened(symbol), Name{request, at, group});
       }
     }
@@ -174,7 +174,7 @@ class EngineStoryWriter {
 
   std::string take_in(const engine::Command& command, const Observation& observation) {
     const std::size_t num_operations = story_.operations.size();
-    // The ranks do nothing to each other: what each did in a command is reported in a piece.
+    // The ranks are independent: each one's part of a command is reported as a whole.
     for (const auto& recorder : recorders_) recorder->take_in();
     const auto& shown = observation.as<engine::Observation>();
     if (shown.error != ErrorCode::kNone) return answer_of(observation, engine_reports);
@@ -183,7 +183,7 @@ class EngineStoryWriter {
       planned_.push_back(requests_of(observation));
     }
     if (std::holds_alternative<engine::Update>(command)) planned_.pop_front();
-    // A drain goes through the steps that are left.
+    // A drain runs the remaining steps.
     if (std::holds_alternative<engine::Drain>(command) || engine::has_ended(shown)) {
       planned_.clear();
     }
@@ -209,13 +209,13 @@ class EngineStoryWriter {
   }
 
  private:
-  /// "A, B": whose step it is.
+  /// "A, B": the requests of the step.
   static std::string requests_of(const Observation& observation) {
     return joined(observed<std::vector<engine::ScheduledRequest>>(observation, "scheduled"), ", ",
                   &engine::ScheduledRequest::request);
   }
 
-  /// Whose step the forwards are that were enqueued since.
+  /// Adds the requests of the step to the forwards enqueued since.
   void name_forwards(std::size_t first_operation) {
     for (std::size_t at = first_operation; at < story_.operations.size(); ++at) {
       StoryOperation& operation = story_.operations[at];
@@ -235,7 +235,7 @@ class EngineStoryWriter {
   DeviceStory& story_;
   Tokens tokens_;
   std::vector<std::unique_ptr<StoryRecorder>> recorders_;  ///< by rank
-  std::deque<std::string> planned_;                        ///< whose the steps in flight are
+  std::deque<std::string> planned_;                        ///< the requests of the steps in flight
   engine::RankProgress progress_;
 };
 

@@ -1,5 +1,5 @@
-// Goal: the story of an engine says what the devices of all ranks did and for whom, which accesses
-// race, and which token came out wrong.
+// Goal: the story of an engine shows what the devices of all ranks did and for which request, the
+// accesses that race, and the wrong tokens.
 // Method: a whole text; each scenario of cases/engine/offloading_on_device/races/ with its planted
 // bug and without, with and without a look at races, and on symbols. Pages and traces:
 // command/test_command.py.
@@ -155,11 +155,11 @@ TEST(EngineStory, EachRaceEndsWithAWrongTokenWithItsBugAndNotWithout) {
       EXPECT_FALSE(operation.requests.empty()) << file.name << " " << operation.name;
     }
   }
-  // The others are of copies that failed, or went elsewhere.
+  // The others have failed or misdirected copies.
   EXPECT_EQ(num_with_races + 3, files.size());
 }
 
-/// What an engine with its bug answers to each command.
+/// The answers of an engine with its bug to each command.
 std::vector<std::string> answers_of(const RaceFile& file, bool tokens_only) {
   auto config = file.scenario.config.as<engine::Config>();
   config.tokens_only = tokens_only;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The story of a scenario as text: after each command a picture of what the target holds
+/// Explains a scenario as text: after each command a picture of the target's state
 /// (scenarios/story/explain_picture.h), and at a divergence both pictures with the difference
 /// marked and the history of the blocks concerned.
 

@@ -1,8 +1,8 @@
 #pragma once
 
-/// How a target's observations are drawn in explain.cpp: a scene, and pictures that show one per
-/// row. Pictures read the members that they draw by name (scenarios/story/observed_member.h), so
-/// one serves every target that has these members.
+/// How explain.cpp draws a target's observations: a picture shows one scene per row. Pictures read
+/// the members that they draw by name (scenarios/story/observed_member.h), so one serves every
+/// target that has these members.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace kvfence {
 
 /// Commands are cut to this many characters in the picture; the history shows them whole.
 inline constexpr std::size_t kCommandShownMax = 66;
-/// Where the picture of a scene begins, after its number and command.
+/// The column of a scene's picture, after its number and command.
 inline constexpr std::size_t kPictureColumn = kCommandShownMax + 8;
 
 inline std::string padded(std::string text, std::size_t width) {
@@ -35,7 +35,7 @@ inline std::string shortened(std::string text, std::size_t width) {
   return text;
 }
 
-/// A command and what was seen after it.
+/// A command and the observations after it.
 struct Scene {
   std::size_t step = 0;
   std::string command;
@@ -44,16 +44,15 @@ struct Scene {
 };
 using Scenes = std::vector<Scene>;
 
-/// What a side shows of one thing; nothing where it shows no state.
+/// What a side shows of one thing; nothing if it shows no state.
 using ShownOf = std::function<std::optional<std::string>(const Observation& observation)>;
 
-/// The life of that thing: every step at which it changed on the reference's side, and the last one
-/// with what the other side shows, if that is something else. `before`: what is shown before the
-/// first command.
+/// The history of that thing: every step at which it changed on the reference's side, and the last
+/// one with the other side's value, if that differs. `before`: the value before the first command.
 std::string history_of(const Scenes& scenes, const std::string& name, std::string before,
                        std::size_t width, const ShownOf& shown_of);
 
-/// Marks that say in words what differs.
+/// Names of the differences.
 std::string different(std::initializer_list<std::pair<bool, std::string_view>> differs_and_names);
 
 class ScenePicture {
@@ -70,9 +69,9 @@ class ScenePicture {
   /// Further lines about a scene, given the one before it, if any.
   virtual std::vector<std::string> more_of(const Scene& scene, const Scene* before) const;
 
-  /// What differs between the two rows. Requires: both have the state.
+  /// The differences between the two rows. Requires: both have the state.
   virtual std::string marks(const Observation& expected, const Observation& actual) const = 0;
-  /// The life of what the two sides show differently at the end. Requires: a scene.
+  /// The history of what differs between the sides at the end. Requires: a scene.
   virtual std::string histories(const Scenes& scenes) const;
 };
 
@@ -91,7 +90,7 @@ std::unique_ptr<ScenePicture> make_pages_picture();
 /// A cache policy, with t1, t2, b1 and b2: its lists, oldest first.
 std::unique_ptr<ScenePicture> make_lists_picture(const Config& config);
 
-/// The one that can draw the target's observations. The configuration is that of a setup.
+/// The picture for the target's observations. The configuration is that of a setup.
 std::unique_ptr<ScenePicture> make_picture(const Target& target, const Config& config,
                                            const Scenes& scenes);
 

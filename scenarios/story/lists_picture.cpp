@@ -141,7 +141,7 @@ class ListsPicture final : public ScenePicture {
 
  private:
   static constexpr std::size_t kHistoriesMax = 3;
-  /// "B1 B2 T1?" and the like are no wider.
+  /// Fits texts such as "B1 B2 T1?".
   static constexpr std::size_t kPlaceWidth = 6;
 
   static double target_of(const Observation& observation) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Declared members of observations and configurations by their names: what reports on a target
-/// need not know its structs, only the types of the members that it shows.
+/// Access to declared members of observations and configurations by name: a report on a target
+/// needs only the types of the members that it shows, not the target's structs.
 
 #include <string>
 #include <string_view>
@@ -41,7 +41,7 @@ Value::List observed_values(const Observation& observation, std::string_view nam
 /// Whether observations of the target can have a member of that name.
 bool shows(const Target& target, std::string_view name);
 
-/// What was answered: the error and results that are there and not none.
+/// The answer: the error and the results that are present and not none.
 std::vector<Field> answers_of(const Observation& observation);
 
 /// Requires: a setting of that name and type.

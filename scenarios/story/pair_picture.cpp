@@ -21,7 +21,7 @@ constexpr const char* kBetween = "   |   ";
 /// Before the second engine's members.
 constexpr std::string_view kConsumer = "consumer_";
 
-/// What the scheduler of one engine shows: members with that prefix.
+/// The scheduler of one engine: the members with that prefix.
 std::vector<Field> fields_of_engine(std::string_view prefix, const Observation& observation) {
   const std::vector<std::string_view> names =
       names_of(declared_struct<engine::SchedulerObservation>());
@@ -60,7 +60,7 @@ class PairPicture final : public ScenePicture {
            engines_[1].pool->row(observation);
   }
 
-  /// The block tables that a scene changed, and what is under way between the engines.
+  /// The block tables that a scene changed, and the reads and notices between the engines.
   std::vector<std::string> more_of(const Scene& scene, const Scene* before) const override {
     std::vector<std::string> lines;
     for (const Engine& engine : engines_) {

@@ -17,7 +17,7 @@
 namespace kvfence {
 namespace {
 
-/// Blocks shown side by side; a wider pool shows those that change.
+/// Most blocks shown side by side; a wider pool shows only those that change.
 constexpr std::size_t kColumnsMax = 32;
 /// A longer free queue is cut in the middle.
 constexpr std::size_t kQueueShownMax = 12;
@@ -50,7 +50,7 @@ std::string queue_text(const std::vector<BlockId>& queue) {
   return text.empty() ? "(empty)" : text;
 }
 
-/// What the two sides show differently.
+/// The differences between the two sides.
 std::vector<BlockId> blocks_concerned(const Pool& expected, const Pool& actual) {
   std::vector<BlockId> blocks;
   const std::size_t num_blocks = std::min(expected.ref_cnts->size(), actual.ref_cnts->size());

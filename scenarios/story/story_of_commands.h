@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the stories of all targets with devices have in common: their commands and answers.
+/// Shared by the stories of all targets with devices: their commands and answers.
 
 #include <functional>
 #include <string>

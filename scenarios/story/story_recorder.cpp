@@ -113,9 +113,9 @@ void StoryRecorder::take_in_mark(const StoryEntry& entry, StoryMark::Kind kind) 
   story_.marks.push_back(std::move(mark));
 }
 
-/// The virtual device knows no jobs: an operation belongs to the first transfer of its direction,
-/// from the one of the operation before it on, that has its pages and has not written them yet. If
-/// it touches what no transfer should, to the first of its command that has none.
+/// The virtual device has no job numbers. An operation belongs to the first transfer of its
+/// direction, from the previous operation's on, that has its pages and has not written them yet. If
+/// no transfer has its pages, it belongs to the first of its command without operations.
 StoryRecorder::Submitted* StoryRecorder::submitted_of(const Own& own, std::size_t& cursor) {
   const StoryOperation& operation = story_.operations[own.operation];
   const auto direction = operation.lane.stream == StoryStream::kLoad ? worker::Direction::kLoad
@@ -226,7 +226,7 @@ std::string StoryRecorder::missing_of(const StoryRace& race, const Race& found) 
   if (race.second.mark) {
     return "Neither a query nor a wait has shown the host that " + first + " is over.";
   }
-  if (race.first.mark) return "The host's access is ordered by no call with " + second + ".";
+  if (race.first.mark) return "No call orders the host's access with " + second + ".";
   const StoryLane from = lane_of(story_, race.first);
   const StoryLane to = lane_of(story_, race.second);
   return "No event recorded in the " + kvfence::to_text(from) + " stream after " + first +

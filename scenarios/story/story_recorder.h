@@ -1,7 +1,7 @@
 #pragma once
 
-/// Makes a DeviceStory out of what virtual devices have written down: a recorder per device, all in
-/// one story, whose `end` counts the moments.
+/// Makes a DeviceStory from the records of virtual devices: one recorder per device, all in one
+/// story, whose `end` counts the moments.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ struct StoryTransfer {
   std::set<StoryPage> pages = {};  ///< that it should touch
 };
 
-/// The device lives until finish(), and no longer than this and the story.
+/// The device must live until finish(), and no longer than this and the story.
 class StoryRecorder {
  public:
   StoryRecorder(planted::cuda::RankDevice& device, std::uint32_t rank, DeviceStory& story)
@@ -40,7 +40,7 @@ class StoryRecorder {
   void take_in();
   /// Transfers in the order in which they were accepted, in the story's last command.
   void take_in(StoryTransfer transfer);
-  /// If it is not what the page held. text: "nothing" where nobody has written.
+  /// Adds the content if it differs from the page's last one. text: "nothing" if never written.
   void show(const StoryContent& content);
   /// Names the operations, and adds races and misuses. Once, after the last command.
   void finish();

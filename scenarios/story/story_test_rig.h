@@ -1,6 +1,6 @@
 #pragma once
 
-/// For tests of stories: scenarios with the bugs that they name.
+/// For tests of stories: scenarios and the bugs that they name.
 
 #include <filesystem>
 #include <string>

@@ -11,9 +11,9 @@
 
 namespace kvfence {
 
-/// on_device is called with each rank's device, in order, when a configuration is taken. Devices
-/// live until the next one, or as long as the engine.
-/// Requires: planted_bug is empty, or one that the target has.
+/// on_device is called with each rank's device, in order, at each configuration. Devices live until
+/// the next configuration or the end of the engine.
+/// Requires: planted_bug is empty, or one of the target.
 std::unique_ptr<Implementation> make_watched_engine(
     std::string_view planted_bug,
     std::function<void(planted::cuda::EngineOnVirtualDevice&)> on_device);

@@ -1,4 +1,4 @@
-// Goal: the story says what the device did, and which accesses race.
+// Goal: the story shows what the device did, and the accesses that race.
 // Method: a whole text; each scenario of cases/worker/races/ with its planted bug and without.
 // Pages and traces: command/test_command.py.
 
@@ -16,7 +16,7 @@
 namespace kvfence {
 namespace {
 
-/// A store that nobody waits for reads the block of the next owner.
+/// A store that is not waited for reads the block of the next owner.
 constexpr std::string_view kPreempted = R"(# A store of a preempted request.
 target worker
 config num_gpu_blocks=1 num_cpu_blocks=1
@@ -128,7 +128,7 @@ TEST(WorkerStory, EachRaceIsRedWithItsBugAndNotWithout) {
       EXPECT_LT(race.moment, story.end) << file.name;
     }
   }
-  // The others are of failures that nobody heard of.
+  // The others have failures that were not reported.
   EXPECT_EQ(num_with_races + 2, files.size());
 }
 

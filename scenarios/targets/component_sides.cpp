@@ -39,8 +39,8 @@ namespace {
 /// An implementation of that name.
 using Make = std::unique_ptr<Implementation> (*)(std::string name);
 
-/// The bugs of these rooms of properties/planted/ that a target can show: not what is about memory
-/// that cannot be pinned, without which there is no worker.
+/// The bugs of these files of properties/planted/ that a target can show: none about memory that
+/// cannot be pinned, since then there is no worker.
 std::vector<planted::Bug> bugs_of(std::initializer_list<std::string_view> rooms) {
   std::vector<planted::Bug> bugs;
   for (const std::string_view room : rooms) {

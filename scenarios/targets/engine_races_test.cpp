@@ -1,7 +1,6 @@
-/// Goal: each race of cases/engine/*on_device/races*/ ends with a token that no run without a cache
-/// says, and those of copies that read a block of somebody else are seen as races
-/// first.
-/// Method: the files, with their planted bugs and without, before the token oracle alone and before
+/// Goal: each race of cases/engine/*on_device/races*/ ends with a token that differs from a run
+/// without a cache, and a copy that reads another request's block is reported as a race first.
+/// Method: the files, with and without their planted bugs, judged by the token oracle alone and by
 /// the rules.
 
 #include <filesystem>
@@ -57,7 +56,7 @@ std::vector<RaceFile> race_files() {
   return files;
 }
 
-/// Whether an implementation says a wrong token; nobody looks at anything else.
+/// Whether an implementation outputs a wrong token; nothing else is checked.
 bool says_a_wrong_token(Implementation& implementation, const Scenario& scenario) {
   Config config = scenario.config;
   config.as<engine::Config>().tokens_only = true;
@@ -76,7 +75,7 @@ bool says_a_wrong_token(Implementation& implementation, const Scenario& scenario
   return false;
 }
 
-/// What the rules alone say of a planted bug.
+/// The finding of the rules alone on a planted bug.
 std::string oracle_of(const RaceFile& file) {
   const auto expected = engine_sides().make_reference();
   const auto actual = engine_sides().make_planted(file.planted_bug);
@@ -124,10 +123,10 @@ TEST(EngineRaces, OfAnotherChildsLoadIsUpstreamsWithoutTheLaterRule) {
   EXPECT_EQ(num_seen, 2U);
 }
 
-// B is aborted in a step that is under way, and gives its blocks back. NIXL reads into them for C,
-// and waits for nobody: the step's forward writes after it.
-// Source: vLLM v0.23.0 nixl/worker.py start_load_kv, which the OffloadingConnector's workers order
-// after the compute stream, and NIXL's do not.
+// B is aborted in a step that is under way, and gives its blocks back. NIXL reads into them for C
+// without waiting: the step's forward writes after the read.
+// Source: vLLM v0.23.0 nixl/worker.py start_load_kv; the OffloadingConnector's workers order loads
+// after the compute stream, NIXL's do not.
 TEST(EngineRaces, OfAReadWithAStepUnderWayIsUpstreams) {
   constexpr std::string_view kText = R"(target engine
 config connectors=[(nixl)] engines=2 device=virtual num_gpu_blocks=6 consumer_num_gpu_blocks=3 profile=v0.23 hash_block_size=2 groups=[(full block_size=2)] max_model_len=5 max_num_batched_tokens=8 max_num_seqs=2 max_concurrent_batches=2

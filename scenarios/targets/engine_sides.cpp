@@ -154,8 +154,8 @@ EngineParts optimized_parts() {
 
 // ---- Planted bugs ----
 
-/// The rooms of properties/planted/ with the bugs of an assembly's parts. That of the offloading
-/// connector has those of the aggregator, too.
+/// The files of properties/planted/ with the bugs of an assembly's parts. The offloading
+/// connector's file also has the bugs of the aggregator.
 std::vector<std::string_view> planted_rooms_of(engine::Assembly assembly) {
   std::vector<std::string_view> rooms = {"scheduler", "kv_cache", "pool"};
   if (assembly == engine::Assembly::kOnDevice) {
@@ -183,8 +183,8 @@ int planted_bug_of(engine::Assembly assembly, std::string_view name) {
   return planted::kSound;
 }
 
-/// Whether some assembly has a bug of that name. A name may stand for several, of which an assembly
-/// has one.
+/// Whether some assembly has a bug of that name. Several bugs may share a name, but not in one
+/// assembly.
 bool is_planted_bug(std::string_view name) {
   return std::any_of(std::begin(engine::kAssemblies), std::end(engine::kAssemblies),
                      [name](const engine::AssemblyInfo& info) {
@@ -226,8 +226,8 @@ EngineParts planted_parts(OnDevice on_device) {
   return parts;
 }
 
-/// Each assembly has the mistake of that name in its parts; none: no mistake. A scheduler without
-/// one bears what a broken connector does to its pool.
+/// Each assembly has the mistake of that name in its parts; none: no mistake. A scheduler without a
+/// mistake tolerates what a broken connector does to its pool.
 std::unique_ptr<Implementation> make_planted(std::string name, std::string_view bug,
                                              OnDevice on_device = {}) {
   const auto bug_of = [bug = std::string(bug)](const Setup& setup) {
@@ -237,7 +237,7 @@ std::unique_ptr<Implementation> make_planted(std::string name, std::string_view 
       bug_of, [&] { return make_driver(std::move(name), planted_parts(std::move(on_device))); });
 }
 
-/// The assembly that lists the bugs of a room; none where these belong to another target.
+/// The assembly that lists the bugs of a file; none if these belong to another target.
 std::optional<engine::Assembly> assembly_of_room(std::string_view room) {
   if (room == "connectors") return engine::Assembly::kOffloading;
   if (room == "disaggregated") return engine::Assembly::kPrefillDecode;
@@ -263,9 +263,9 @@ std::vector<PlantedBugInfo> planted_bug_infos() {
   return infos;
 }
 
-/// With the copy worker; on a virtual device the same on the reference's device is its witness:
-/// what the two disagree about is the copies' fault, what both do otherwise than the reference is
-/// none of theirs.
+/// With the copy worker. On a virtual device the same engine on the reference's device is its
+/// witness: a difference between the two is a fault of the copies; a difference of both from the
+/// reference is not.
 std::unique_ptr<Implementation> make_optimized() {
   const auto make_witness = [] {
     EngineParts on_symbols = optimized_parts();

@@ -16,7 +16,7 @@
 
 namespace kvfence {
 
-/// The bug of that name among those of a room; null if there is none.
+/// The bug of that name in a file of properties/planted/; null if there is none.
 inline const planted::Bug* find_planted_bug(std::string_view room, std::string_view name) {
   for (const planted::Bug& bug : planted::bugs_of(room)) {
     if (bug.name == name) return &bug;
@@ -25,17 +25,17 @@ inline const planted::Bug* find_planted_bug(std::string_view room, std::string_v
 }
 
 /// Switches its bug on before each call, so that several with different bugs can be used in turn.
-/// The bug stays on after the call, for threads that the implementation has.
+/// The bug stays on after the call, for the implementation's threads.
 class PlantedSide final : public Implementation {
  public:
-  /// Which bug a setup gets: a number of planted::Bug.
+  /// The bug for a setup: a number of planted::Bug.
   using BugOf = std::function<int(const Setup&)>;
 
-  /// The bug: a number of planted::Bug. The copy is made by make() with the bug switched on.
+  /// bug: a number of planted::Bug. make() makes the copy with the bug switched on.
   template <class Make>
   PlantedSide(int bug, const Make& make) : PlantedSide(bug, nullptr, make) {}
 
-  /// Makes the copy by make() without a bug; reset() says which it gets.
+  /// make() makes the copy without a bug; reset() chooses the bug.
   template <class Make>
   PlantedSide(BugOf bug_of, const Make& make)
       : PlantedSide(planted::kSound, std::move(bug_of), make) {}

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Every target with its checks and the implementations that live in this process. The one place
-/// where reference and optimized meet.
+/// Every target with its checks and the implementations of this process. The only place that uses
+/// both reference and optimized.
 
 #include <functional>
 #include <memory>
@@ -21,8 +21,9 @@ namespace kvfence {
 struct PlantedBugInfo {
   std::string_view name;
   std::string_view doc;
-  std::string_view thread;  ///< the public thread of a bug of this shape, or "ours"
-  /// Of target engine: where it is to be looked for. The name may stand for another one elsewhere.
+  std::string_view thread;  ///< the public report of a similar bug, or "ours"
+  /// Of target engine: the assembly to look for it in. Another assembly may use the name for another
+  /// bug.
   std::string_view assembly = {};
 };
 
@@ -30,7 +31,7 @@ struct TargetSides {
   const Checks* checks;
   std::function<std::unique_ptr<Implementation>()> make_reference;
   std::function<std::unique_ptr<Implementation>()> make_optimized;
-  /// Null for an unknown name. Of the empty name the instrumented copy without a bug, if any.
+  /// Null for an unknown name. For the empty name the instrumented copy without a bug, if any.
   std::function<std::unique_ptr<Implementation>(std::string_view bug_name)> make_planted;
   std::vector<PlantedBugInfo> planted_bugs;
 
@@ -48,7 +49,7 @@ const TargetSides& engine_sides();
 /// In the order in which the documentation lists them.
 const std::vector<const TargetSides*>& all_targets();
 
-/// What is checked by itself: a target, or one assembly of the target engine.
+/// A part that is checked separately: a target, or one assembly of target engine.
 struct CheckedPart {
   std::string_view name;  ///< "block_pool", "engine.offloading"
   const TargetSides* sides;
@@ -62,8 +63,8 @@ const std::vector<CheckedPart>& all_parts();
 const CheckedPart* find_part(std::string_view name);
 
 /// The optimized engine with the connectors of a shared library
-/// (contract/connectors/kv_connector_registry.h) in the place of kvfence's of these kinds. Its
-/// reset() fails as kUnsupported where they do not fit the configuration.
+/// (contract/connectors/kv_connector_registry.h) instead of kvfence's of these kinds. Its reset()
+/// fails as kUnsupported if they do not fit the configuration.
 ///
 /// Errors: no such library, no such symbol; no connector, or half a one.
 Parsed<std::unique_ptr<Implementation>> make_engine_with_library(const std::string& path);

@@ -1,7 +1,7 @@
 // A connector for `kvfence check --target engine --config assembly=offloading
 // --connector-library FILE`. The scheduler's half leaves every decision to the connector that
 // kvfence has; replace them by yours, one function after the other. The worker's half is kvfence's;
-// my_simple_connector.cpp has one written out. The rules by which a connector is judged stand in
+// my_simple_connector.cpp implements one. The rules for a connector are in
 // contract/connectors/offloading/offloading_connector.h.
 
 #include <cstdint>

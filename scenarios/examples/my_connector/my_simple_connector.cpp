@@ -1,6 +1,6 @@
 // A connector of another kind, for `kvfence check --target engine --config assembly=simple
 // --connector-library FILE`: the scheduler's half is kvfence's, the worker's half is yours. The
-// rules stand in contract/connectors/simple/simple_cpu_offload.h.
+// rules are in contract/connectors/simple/simple_cpu_offload.h.
 
 #include <cstdint>
 #include <memory>

@@ -1,4 +1,4 @@
-/// Holds MyPool against kvfence's reference: 100,000 random commands, or those of a scenario.
+/// Checks MyPool against kvfence's reference: 100,000 random commands, or those of a scenario.
 ///
 ///   check_my_pool [--planted-bug] [FILE.kvs]
 ///

@@ -1,8 +1,7 @@
 #pragma once
 
-/// A block pool of one's own: a deque of free blocks, and a list of the blocks that are cached. It
-/// knows nothing of kvfence but the words of its contract. The rules of each function stand in
-/// contract/pool/block_pool.h.
+/// A user's block pool: a deque of free blocks, and a list of the cached blocks. It uses only the
+/// types of kvfence's contract; contract/pool/block_pool.h has the rules of each function.
 
 #include <algorithm>
 #include <deque>
@@ -123,7 +122,7 @@ class MyPool {
     return true;
   }
 
-  /// It has none: the check asks for enable_kv_cache_events=false.
+  /// The pool has no events: the check asks for enable_kv_cache_events=false.
   void take_events(std::vector<kvfence::KVCacheEvent>& out) { out.clear(); }
 
   std::uint32_t get_num_free_blocks() const { return static_cast<std::uint32_t>(free_.size()); }
