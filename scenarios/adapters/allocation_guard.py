@@ -1,4 +1,4 @@
-"""Where contract/kv_cache/kv_cache_manager.h and upstream part in allocate_slots: what is refused, and counts too low."""
+"""Where allocate_slots of upstream differs from contract/kv_cache/kv_cache_manager.h: refusals, and counts too low."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _cdiv(tokens: int, block_size: int) -> int:
 
 
 class AllocationGuard:
-    """Stands around one KVCacheManager of upstream.
+    """Wraps one KVCacheManager of upstream.
 
     Upstream breaks down in the middle of allocate_slots in two places. Its count of the blocks that an allocation needs
     may be too small: get_new_blocks then raises halfway. Seen from here the free blocks do not suffice, and the count
@@ -144,7 +144,7 @@ class AllocationGuard:
     def _num_blocks_taken(self, request_id: str, num_tokens: int, new_computed_blocks: Sequence[Sequence[Any]],
                           num_encoder_tokens: int, total_computed_tokens: int, num_tokens_main_model: int,
                           **_: Any) -> int:
-        """How many free blocks the allocation will take, where upstream's own count may be too small."""
+        """The number of free blocks that the allocation will take; upstream's own count may be too small."""
         has_computed_blocks = self._num_external_tokens > 0 or any(new_computed_blocks)
         num_taken = 0
         for (manager, group, tables), hit in zip(self.groups, new_computed_blocks):

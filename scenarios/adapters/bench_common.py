@@ -1,4 +1,4 @@
-"""What the benchmarks of this folder share: their arguments, their repetitions, and the JSON that they print."""
+"""Shared by the benchmarks of this folder: their arguments, their repetitions, and the JSON that they print."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times what a scheduler asks of the real KVCacheManager of vLLM, per call, and prints one JSON object.
+"""Times a scheduler's calls of the real KVCacheManager of vLLM, per call, and prints one JSON object.
 
 The shapes, which the C++ benchmark repeats. 20000 blocks (the null block among them), caching on, events off, block
 size and hash block size 16, sha256_cbor, seed "0"; one group of full attention, in "hybrid" another one with a sliding

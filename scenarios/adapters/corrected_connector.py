@@ -1,4 +1,4 @@
-"""Upstream's OffloadingConnector, held to contract/connectors/offloading/offloading_connector.h where it leaves an order open or goes wrong.
+"""Upstream's OffloadingConnector, corrected and with fixed orders: contract/connectors/offloading/offloading_connector.h.
 
 As corrected_scheduler.py: each correction is about one place where upstream goes wrong, and can be left out. The orders
 that upstream leaves to sets of keys are those in which the keys were planned.
@@ -25,7 +25,7 @@ CORRECTIONS = {
 
 
 class OrderedSet(dict):
-    """As far as upstream's scheduler half uses a set, in the order of insertion."""
+    """A set in the order of insertion, as far as upstream's scheduler half uses one."""
 
     def __init__(self, items: Iterable[Any] = ()):
         super().__init__(dict.fromkeys(items))
@@ -66,7 +66,7 @@ def corrected_halves(base: Any, scheduler_half: Any, worker_half: Any, worker_ty
         return name not in uncorrected
 
     class CorrectedConnector(base):
-        # Whom the last lookup put off.
+        # Requests that the last lookup put off.
         put_off: Optional[str] = None
 
         def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple:
@@ -87,7 +87,7 @@ def corrected_halves(base: Any, scheduler_half: Any, worker_half: Any, worker_ty
         """0.19.0."""
 
         def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-            """held_while_loading: stores ended when it was preempted; the load alone holds it from now on."""
+            """held_while_loading: its stores ended when it was preempted; from now on only the load holds it."""
             super().update_state_after_alloc(request, blocks, num_external_tokens)
             name = request.request_id
             if num_external_tokens and corrects("held_while_loading") and not self._reqs_being_stored.get(name, True):

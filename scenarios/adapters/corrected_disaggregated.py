@@ -1,4 +1,4 @@
-"""Upstream's NIXL connector, held to contract/connectors/disaggregated/disaggregated_connector.h where it leaves an order open or goes wrong.
+"""Upstream's NIXL connector, corrected and with fixed orders: contract/connectors/disaggregated/disaggregated_connector.h.
 
 As corrected_scheduler.py: each correction is about one place where upstream goes wrong, and can be left out. The orders
 that upstream leaves to sets of names are those in which the names came.
@@ -44,7 +44,7 @@ def corrected_halves(scheduler_half: Any, worker_half: Any, uncorrected: FrozenS
             return super().get_num_new_matched_tokens(request, num_computed_tokens)
 
         def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-            """blocks_from_the_end: what upstream cuts afterwards is as long as it should be."""
+            """blocks_from_the_end: makes the lists that upstream cuts afterwards as long as they should be."""
             params = request.kv_transfer_params
             is_read = bool(params and params.get("do_remote_prefill") and num_external_tokens)
             super().update_state_after_alloc(request, blocks, num_external_tokens)
@@ -136,7 +136,7 @@ def corrected_halves(scheduler_half: Any, worker_half: Any, uncorrected: FrozenS
                     self.transport.close(self.tp_rank, request_id)
             return done_sending, done_recving
 
-        # ---- A block's descriptor is its number; and whom a read is for ----
+        # ---- A block's descriptor is its number; and the request that a read is for ----
 
         def _read_blocks(self, **arguments: Any) -> None:
             self.nixl_wrapper.request = arguments["request_id"]

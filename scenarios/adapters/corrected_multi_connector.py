@@ -1,4 +1,4 @@
-"""Upstream's MultiConnector, held to contract/connectors/multi/multi_connector.h where it goes wrong.
+"""Upstream's MultiConnector, corrected: contract/connectors/multi/multi_connector.h.
 
 As corrected_scheduler.py: each correction is about one place where upstream goes wrong, and can be left out.
 """

@@ -1,4 +1,4 @@
-"""Upstream's Scheduler and AsyncScheduler, held to contract/scheduler/scheduler.h where they leave an order open or go wrong.
+"""Upstream's Scheduler and AsyncScheduler, corrected and with fixed orders: contract/scheduler/scheduler.h.
 
 Nothing here decides what a sound release decides: each correction of CORRECTIONS is about one place where upstream goes
 wrong, and can be left out, so that the fault shows (`vllm.py --uncorrected NAME`; README.md says with which scenario).
@@ -37,7 +37,7 @@ def corrected(base: Any, uncorrected: FrozenSet[str] = frozenset()) -> Any:
 
 
 class _Corrections:
-    """Goes before upstream's class."""
+    """A base before upstream's class."""
 
     _uncorrected: FrozenSet[str] = frozenset()
 
@@ -46,7 +46,7 @@ class _Corrections:
         self.preempted_in_order: List[str] = []
         self.finished_in_order: List[str] = []
         self._is_async = options["vllm_config"].scheduler_config.async_scheduling
-        # A request begins another life when what was planned for it is to be dropped.
+        # A request begins another life when the outputs planned for it are to be dropped.
         self._lives: Dict[str, int] = {}
         # Preempted by reset_prefix_cache and not admitted since, without asynchronous scheduling.
         self._was_reset: Dict[str, Any] = {}
@@ -96,7 +96,7 @@ class _Corrections:
         return num_tokens_of
 
     def _make_stale(self, request: Any) -> None:
-        """All steps in flight, for this request; upstream is to drop nothing more of it."""
+        """Drops this request's outputs of all steps in flight; upstream must not drop more."""
         name = request.request_id
         self._lives[name] = self._lives.get(name, 0) + 1
         self._set_num_to_drop(request, 0)
@@ -104,7 +104,7 @@ class _Corrections:
 
     @staticmethod
     def _num_to_drop(request: Any) -> int:
-        """How many outputs of the request upstream is going to drop."""
+        """The number of the request's outputs that upstream is going to drop."""
         if hasattr(request, "async_tokens_to_discard"):
             return request.async_tokens_to_discard
         return int(request.discard_latest_async_tokens)
@@ -128,7 +128,7 @@ class _Corrections:
                     self._forget_planned(request)
 
     def _forget_planned(self, request: Any) -> None:
-        """stale_outputs. Where upstream's own way is right, it is left to upstream."""
+        """stale_outputs. Upstream drops them itself if it does so rightly."""
         name = request.request_id
         if not self._is_async:
             self._was_reset[name] = request
@@ -193,7 +193,7 @@ class _Corrections:
             return None
         name = request.request_id
         was_put_off = self.connector is not None and self.connector.put_off == name
-        # Any other status says that it was admitted, or skipped.
+        # Any other status means that it was admitted or skipped.
         if was_put_off or request.status.name not in ("WAITING", "PREEMPTED"):
             return None
         self.finish_requests(name, type(request.status).FINISHED_ERROR)

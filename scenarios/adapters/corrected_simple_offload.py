@@ -1,4 +1,4 @@
-"""Upstream's SimpleCPUOffloadConnector, held to contract/connectors/simple/simple_cpu_offload.h where it goes wrong.
+"""Upstream's SimpleCPUOffloadConnector, corrected: contract/connectors/simple/simple_cpu_offload.h.
 
 As corrected_scheduler.py: each correction is about one place where upstream goes wrong, and can be left out.
 """
@@ -35,7 +35,7 @@ def corrected_halves(connector: Any, scheduler_half: Any, worker_half: Any, stor
         put_off: Optional[str] = None
 
         def build_connector_meta(self, scheduler_output: Any) -> Any:
-            """A copy, as what goes to workers in other processes: upstream keeps changing the lists."""
+            """A copy, as workers in other processes get it: upstream keeps changing the lists."""
             meta = super().build_connector_meta(scheduler_output)
             requests_of = {event: list(names) for event, names in meta.load_event_to_reqs.items()}
             return dataclasses.replace(meta, load_event_to_reqs=requests_of)

@@ -1,4 +1,4 @@
-"""Upstream's ExampleConnector, held to contract/connectors/synchronous/synchronous_connector.h where it goes wrong.
+"""Upstream's ExampleConnector, corrected: contract/connectors/synchronous/synchronous_connector.h.
 
 As corrected_scheduler.py: each correction is about one place where upstream goes wrong, and can be left out.
 """

@@ -1,4 +1,4 @@
-"""Two schedulers of a real vLLM release, paired by its NIXL connector, and what stands between them.
+"""Two schedulers of a real vLLM release, paired by its NIXL connector, with the transport and clock between them.
 
 The commands are those of contract/connectors/disaggregated/nixl_facet.h.
 
@@ -95,7 +95,7 @@ class UpstreamDisaggregated(OfPair):
 
 
 class Between:
-    """What stands between the two: the transport and the clock."""
+    """The transport and the clock between the two."""
 
     def __init__(self, transport: ScriptedTransport, may_fail: bool):
         self.start(transport)

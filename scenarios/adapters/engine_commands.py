@@ -111,7 +111,7 @@ class UpstreamEngine:
             return "error=not_finished"
         # A router sends it as JSON.
         answer = consumer.add(request, copy.deepcopy(params))
-        # A second reader could fail, and nobody would report it.
+        # A failure of a second reader would not be reported.
         if answer == "error=none" and not reports_failed_reads(self._config.groups):
             del self._schedulers["producer"].transfer_params[name]
         return answer

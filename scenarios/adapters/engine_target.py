@@ -94,7 +94,7 @@ class DecodeBench(NamedTuple):
 
 
 class Nixl(NamedTuple):
-    deadline: int = 30  # seconds; 0: for ever
+    deadline: int = 30  # seconds; 0: no deadline
     transport_may_fail: bool = False
 
 
@@ -138,7 +138,7 @@ _CONNECTORS = FieldKind("connectors such as [(offloading num_cpu_blocks=8)]", r"
 
 # ---- The configuration ----
 
-# What each assembly stands for where a configuration has no connectors.
+# The connectors of each assembly, for a configuration without connectors.
 _ASSEMBLIES = {
     "scheduler": {"connectors": []},
     "offloading": {"connectors": [Offloading()]},
@@ -299,7 +299,7 @@ def _check_offloading(connector: Offloading) -> None:
 
 
 class Script(NamedTuple):
-    """What the scripted connector answers about a request (contract/scripted/scripted_connector.h)."""
+    """The scripted connector's answers about a request (contract/scripted/scripted_connector.h)."""
 
     num_external_tokens: int = 0
     load_async: bool = False
@@ -310,7 +310,7 @@ class Script(NamedTuple):
 
 
 class ChildReport(NamedTuple):
-    """What the worker's half of a scripted child reports on a rank."""
+    """The report of a scripted child's worker half on a rank."""
 
     child: int = 0
     rank: int = 0
@@ -456,7 +456,7 @@ READERS: Dict[str, CommandReader] = {
 
 
 class World:
-    """The requests that were ever named, in that order, be they refused or not."""
+    """All requests that were named, also refused ones, in that order."""
 
     def __init__(self) -> None:
         self.requests: Dict[str, AddRequest] = {}
@@ -474,7 +474,7 @@ class World:
         return all(name in self.requests for name in names)
 
     def in_order(self, names: Optional[Iterable[str]]) -> List[str]:
-        """What upstream has as a set, or not at all."""
+        """Values of upstream that are a set, or absent."""
         return sorted(names or (), key=self._numbers.__getitem__)
 
 

@@ -26,10 +26,10 @@ from upstream_import import REQUIRED_PACKAGES
 
 EXIT_NO_NETWORK = 77
 
-# What vLLM's publisher of KV events uses: module and package.
+# Needed by vLLM's publisher of KV events: module and package.
 PUBLISHER_PACKAGES = {"msgspec": "msgspec", "zmq": "pyzmq"}
 
-# What of a wheel is kept.
+# The parts of a wheel that are kept.
 WANTED = re.compile(r"vllm/[^/]+\.py|vllm/(?:distributed|utils|v1)/.+\.py|[^/]+\.dist-info/(?:licenses/)?LICENSE")
 
 # The wheels are for Linux; their Python sources serve any machine.
@@ -44,7 +44,7 @@ NO_NETWORK = re.compile(
 
 
 class FetchError(Exception):
-    """What went wrong, and the exit status."""
+    """The error, and the exit status."""
 
     def __init__(self, message: str, status: int = 1):
         super().__init__(message)
@@ -81,7 +81,7 @@ def install_required_packages() -> None:
 
 
 def unpack(wheel: pathlib.Path, folder: pathlib.Path) -> int:
-    """Unpacks what is wanted of a wheel; the number of files."""
+    """Unpacks the needed parts of a wheel; the number of files."""
     with zipfile.ZipFile(wheel) as archive:
         members = [name for name in archive.namelist() if WANTED.fullmatch(name) and ".." not in name.split("/")]
         archive.extractall(folder, members)

@@ -15,7 +15,7 @@ KINDS = ("full", "sliding", "chunked", "mamba", "cross", "sink")
 
 
 class Group(NamedTuple):
-    """The layers of one group (KVCacheSpec in contract/kv_cache/kv_cache_manager.h); 0 and False stand for nothing said."""
+    """The layers of one group (KVCacheSpec in contract/kv_cache/kv_cache_manager.h); 0 and False: not set."""
 
     kind: str
     block_size: int = 0

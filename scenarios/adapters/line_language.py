@@ -23,7 +23,7 @@ Fields = Dict[str, Any]
 
 
 class LineError(ValueError):
-    """What is wrong with a text, and at which column (1-based, in characters)."""
+    """An error of a text, and its column (1-based, in characters)."""
 
     def __init__(self, column: int, found: str, expected: str):
         super().__init__(f"{column}: found {found}, expected {expected}")
@@ -95,7 +95,7 @@ class _Parser:
         return self.text.startswith("->", self.at)
 
     def gap(self, closer: str) -> None:
-        """What has to stand after a token: blanks, the end, or the closing bracket around it."""
+        """What may follow a token: blanks, the end, or the closing bracket around it."""
         if not self.at_end() and self.text[self.at] not in " \t" + closer:
             raise self.fail("a blank")
         self.skip_blanks()
@@ -334,7 +334,7 @@ def print_integers(values: Any) -> str:
 
 
 class FieldKind(NamedTuple):
-    """A kind of argument: how its common spelling looks, and how a value of it is recognised.
+    """A kind of argument: its common spelling, and how a value of it is recognised.
 
     pattern has one group; read turns that group into the value. check raises ValueError for a parsed value of another
     kind and hands the value back.

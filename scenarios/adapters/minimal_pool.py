@@ -22,7 +22,7 @@ class Refused(Exception):
 
 
 def refusing(method):
-    """Turns Refused into the answer that says so."""
+    """Turns Refused into its answer."""
 
     def answer(*arguments):
         try:

@@ -1,4 +1,4 @@
-"""As much of the Prometheus client as upstream's metrics of transfers need: counters, histograms, and their text.
+"""The part of the Prometheus client that upstream's metrics of transfers need: counters, histograms, and their text.
 
 Source: prometheus_client metrics.py, exposition.py generate_latest; contract/golden/kv_connector_stats_golden.txt.
 """
@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 
 def _number_text(value: float) -> str:
-    """From a million on with an exponent."""
+    """With an exponent from a million on."""
     text = repr(value)
     if value == float("inf"):
         return "+Inf"
@@ -37,7 +37,7 @@ class _Series:
 
 
 class _Metric:
-    """Its series stand in the order in which they were asked for."""
+    """Its series are in the order in which they were asked for."""
 
     kind = ""
     suffix = ""
@@ -93,7 +93,7 @@ class Registry:
         self._metrics: List[_Metric] = []
 
     def make(self, metric_type: Any) -> Any:
-        """What makes metrics of that type, here."""
+        """The maker of metrics of that type."""
         def made(*arguments: Any, **named: Any) -> _Metric:
             self._metrics.append(metric_type(*arguments, **named))
             return self._metrics[-1]

@@ -1,4 +1,4 @@
-"""torch as far as the synchronous connectors of upstream use it: lists that say that they are tensors.
+"""The part of torch that the synchronous connectors of upstream use: lists in the place of tensors.
 
 `module.torch = minimal_torch` puts this file in torch's place.
 """
@@ -39,7 +39,7 @@ class Integers:
         return Integers([value * factor for value in self.values], self.shape)
 
     def __add__(self, column: Integers) -> Integers:
-        """A row and a column make all sums."""
+        """A row plus a column: all sums."""
         assert self.shape[0] == 1 and column.shape[1] == 1
         return Integers([value + other for other in column.values for value in self.values],
                         (column.shape[0], self.shape[1]))
@@ -59,7 +59,7 @@ class Integers:
 
 
 class Rows:
-    """What tokens hold in a layer, one value each, and the blocks that it was taken from, if any."""
+    """The values of tokens in a layer, one each, and the blocks that they were taken from, if any."""
 
     def __init__(self, values: List[int], blocks: Sequence[int] = ()):
         self.values = values
@@ -76,7 +76,7 @@ class Rows:
 
 
 class Constant:
-    """One value all over."""
+    """A tensor of one value."""
 
     def __init__(self, shape: Tuple[int, ...], value: int):
         self.shape = shape

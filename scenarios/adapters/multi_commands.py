@@ -62,7 +62,7 @@ class _Connectors:
             return connector_type(vllm_config, role, SimpleNamespace())
 
         self.scheduler = make(base.KVConnectorRole.SCHEDULER, None)
-        # Whom the last lookup put off (corrected_scheduler.py).
+        # Requests that the last lookup put off (corrected_scheduler.py).
         type(self.scheduler).put_off = property(lambda connector: children.put_off)
         self.ranks = [make(base.KVConnectorRole.WORKER, rank) for rank in range(config.ranks)]
         self.workers = Workers(self.ranks)
@@ -200,7 +200,7 @@ class UpstreamMulti(UpstreamScheduler):
         return super().reset_prefix_cache(reset_running_requests, reset_connector, connector_fails, [], [])
 
     def _ending(self, run: Any) -> str:
-        """What run answers, unless upstream raises."""
+        """The answer of run, unless upstream raises."""
         try:
             return run()
         except RuntimeError as error:
@@ -229,7 +229,7 @@ class UpstreamMulti(UpstreamScheduler):
         self._received = {(name, rank) for name, rank in self._received if name not in report.finished_recving}
         meta = report.kv_connector_worker_meta
         is_empty = not (report.finished_recving or report.finished_sending or report.invalid_block_ids or meta)
-        # A child holds a request no longer into whose blocks another one loads.
+        # A child no longer holds a request into whose blocks another child loads.
         still_loading = self._connectors.scheduler.loading.keys() - set(report.finished_recving)
         if still_loading & set(report.finished_sending):
             return self._end("not_finished")
@@ -237,7 +237,7 @@ class UpstreamMulti(UpstreamScheduler):
         if code is not None:
             return self._end(code)
         output = make_output(sampled)
-        # A report of statistics alone: contract/scheduler/scheduler.h knows nothing of them.
+        # A report of statistics alone: contract/scheduler/scheduler.h has no statistics.
         output.kv_connector_output = None if is_empty else report
         return (
             f"{self._take(output)} finished_recving={self._names_text(report.finished_recving)}"
@@ -249,7 +249,7 @@ class UpstreamMulti(UpstreamScheduler):
         )
 
     def _take_reports(self, reports: List[ChildReport]) -> Optional[str]:
-        """Hands the children what they are to report; why that is refused, if it is."""
+        """Gives the children their reports; returns the refusal, if any."""
         self._children.reports = {}
         for report in reports:
             if not self._is_scripted(report.child) or report.rank >= self._config.ranks:
@@ -273,7 +273,7 @@ class UpstreamMulti(UpstreamScheduler):
         return True
 
     def _report_refusal(self, finished_recving: Any, finished_sending: Any, invalid_blocks: Any) -> Optional[str]:
-        """Unlike the scripted connector's report, this one is of workers."""
+        """Unlike the scripted connector's report, this one comes from workers."""
         self._scripted = self._connectors.scheduler
         try:
             return super()._report_refusal(finished_recving, finished_sending, invalid_blocks)
@@ -317,7 +317,7 @@ class UpstreamMulti(UpstreamScheduler):
         return f"{text} {prefix}chosen=[{who}] {prefix}extra_saves=[{saves}]"
 
     def observe_refused(self, state: bool) -> str:
-        """What children were called at the start stands with the first command that is not refused."""
+        """The children's calls at the start are in the answer to the first command that is not refused."""
         calls, self._children.calls = self._children.calls, []
         text = self.observe(state)
         self._children.calls = calls
@@ -329,8 +329,8 @@ class UpstreamMulti(UpstreamScheduler):
 
 
 class _NixlChild:
-    """A half of NIXL as a child. What a handshake leaves is there from the start (upstream_disaggregated.py); nobody
-    looks at its statistics."""
+    """A half of NIXL as a child. The result of a handshake exists from the start (upstream_disaggregated.py); its
+    statistics are not used."""
 
     prefer_cross_layer_blocks = True
 
@@ -357,7 +357,7 @@ class _NixlChild:
 
 
 class MultiOfPair(OfPair, UpstreamMulti):
-    """One of a pair. Where one ends, so does the other."""
+    """One of a pair. If one ends, the other ends, too."""
 
     def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str], pair: "MultiPair",
                  role: str):
@@ -396,7 +396,7 @@ class MultiOfPair(OfPair, UpstreamMulti):
 
 
 class MultiPair:
-    """Two engines, and what stands between them."""
+    """Two engines, and the transport and clock between them."""
 
     def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str]):
         record = record_of(config, Nixl)

@@ -40,7 +40,7 @@ class Request:
 
 
 class Traffic:
-    """Commands to one pool, as a seed decides."""
+    """Random commands to one pool, from a seed."""
 
     def __init__(self, modules, seed, num_blocks, algorithm):
         self.num_commands = 0
@@ -56,7 +56,7 @@ class Traffic:
         self._num_requests = 0
 
     def step(self):
-        """One action, of a few commands; the events of the pool."""
+        """One action, of a few commands; returns the events of the pool."""
         action, = self._random.choices((self._admit, self._grow, self._finish, self._evict, self._reset),
                                        (5, 6, 5, 1, 0.05))
         action()
@@ -109,7 +109,7 @@ class Traffic:
             self._end(self._random.choice(self._running))
 
     def _evict(self):
-        """As after a load that failed, of blocks that nobody has."""
+        """As after a failed load, of blocks that no request has."""
         free = [block.block_id for block in self._pool.blocks if block.ref_cnt == 0 and block.block_hash is not None]
         self._call("evict_blocks", set(self._random.sample(free, min(len(free), 2))))
 
@@ -125,7 +125,7 @@ class Traffic:
         return list(self._modules.kv_cache_utils.BlockHashListWithBlockSize(hashes, BLOCK_SIZE, size))
 
     def _fill(self, made):
-        """Blocks for all tokens, and the full ones cached; the request ends where there is no room."""
+        """Allocates blocks for all tokens, and caches the full ones; the request ends if there is no room."""
         num_tokens = made.request.num_tokens
         for group, size in self._groups.items():
             blocks = made.blocks[group]
@@ -163,7 +163,7 @@ def publisher_of(modules, zmq, options):
 
 
 def wait_for(socket, number, count):
-    """Takes subscriptions in until there are so many; the new count, or None after the patience."""
+    """Waits until there are so many subscriptions; returns the new count, or None after the patience."""
     end = time.monotonic() + PATIENCE_SECONDS
     while count != number:
         if not socket.poll(max(0, end - time.monotonic()) * 1000):

@@ -19,7 +19,7 @@ PYTHON_MIN = (3, 10)
 
 
 class ReleaseNotFound(Exception):
-    """Why a release cannot be used, and what would help."""
+    """The reason why a release cannot be used, and a remedy."""
 
 
 class Release(NamedTuple):

@@ -57,15 +57,15 @@ def _tokens_text(tokens: Sequence[int]) -> str:
 class UpstreamScheduler:
     """One scheduler, its connector, and workers whose steps come back in the order in which they were planned."""
 
-    # Of each key of an answer and of what is observed; `error`, and what connectors and workers say, have none.
+    # Before each key of an answer and of the observation, but not of `error`, connectors and workers.
     prefix = ""
-    # Whether there are workers' halves of a connector, which report; else an update says what is reported.
+    # Whether there are workers' halves of a connector, which report; else an update names the reports.
     has_workers = False
-    # Whether a draft is accepted only if it is the token that comes.
+    # Whether a draft is accepted only if it is the next token.
     accepts_right_drafts_alone = False
     # Where the report of workers has the jobs that ended.
     completed_jobs = "completed_jobs"
-    # Whether others read what its requests computed.
+    # Whether other engines read the KV of its requests.
     has_readers = False
 
     def __init__(self, modules: Modules, config: Config, world: World, uncorrected: FrozenSet[str] = frozenset()):
@@ -244,7 +244,7 @@ class UpstreamScheduler:
     # ---- What kvfence refuses, and what workers do ----
 
     def _run_step(self, sampled: Dict[str, list]) -> str:
-        """Runs the oldest step on all ranks, and takes it in with the report of these."""
+        """Runs the oldest step on all ranks, and updates the scheduler with their report."""
         report = self._run_workers(self._scheduler.in_flight[0].output)
         # Upstream reports sets.
         report.finished_recving = self._world.in_order(report.finished_recving)
@@ -346,11 +346,11 @@ class UpstreamScheduler:
     # ---- Answers ----
 
     def _plan_text(self, output: Any) -> str:
-        """What else a planned step says."""
+        """Further fields of a planned step."""
         return ""
 
     def _report_text(self, report: Any) -> str:
-        """What else the report of a step says."""
+        """Further fields of a step's report."""
         return ""
 
     def _names_text(self, names: Sequence[str]) -> str:

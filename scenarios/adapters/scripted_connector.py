@@ -18,7 +18,7 @@ def block_ids_text(blocks: Sequence[Sequence[int]]) -> str:
 
 def answer_lookup(script: Script, request: Any,
                   num_computed_tokens: int) -> Tuple[Script, Tuple[Optional[int], bool], str]:
-    """What is left of the script; what the lookup finds, and whether it is loaded while the request waits; the text."""
+    """The rest of the script; the lookup's hit, and whether it is loaded while the request waits; the text."""
     if script.ask_again:
         return script._replace(ask_again=script.ask_again - 1), (None, False), "again"
     can_be_whole = script.load_async and request.num_tokens > 1
@@ -29,7 +29,7 @@ def answer_lookup(script: Script, request: Any,
 
 
 def end_text(script: Script) -> str:
-    """What request_finished answers, with the parameters for the client after it."""
+    """The answer of request_finished, with the parameters for the client after it."""
     text = "hold" if script.hold_blocks else "free"
     return text if script.params is None else f"{text} {script.params}"
 
@@ -39,7 +39,7 @@ def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], na
 
     class ScriptedConnector(base):
         def __init__(self) -> None:
-            # What is not there has the defaults: its script is a child's that this one has not.
+            # A missing script has the defaults: it belongs to a child that this connector does not have.
             self._scripts: Dict[str, Script] = collections.defaultdict(Script)
             self._calls: List[str] = []
             self._num_events = 0
@@ -119,7 +119,7 @@ class ShutdownFailed(Exception):
 
 
 class ScriptedChildren:
-    """What the halves of all scripted children of a MultiConnector share."""
+    """Shared by the halves of all scripted children of a MultiConnector."""
 
     def __init__(self, calls: Iterable[str] = ()) -> None:
         """calls: of an engine that ended with this command."""
@@ -142,7 +142,7 @@ class ScriptedChildren:
         return text
 
     def take_client_params(self, prefix: str = "") -> str:
-        """What clients got since the last time, likewise."""
+        """The clients' parameters since the last time, likewise."""
         if not self._client_params:
             return ""
         text = f" {prefix}client_params=[{' '.join(self._client_params)}]"
@@ -156,7 +156,7 @@ class ScriptedChildren:
     def note_client_params(self, request: Any, answer: Tuple[bool, Any]) -> Tuple[bool, Any]:
         """Of an answer to request_finished."""
         if answer[1] is not None:
-            # Those of NIXL stand for whom they are about.
+            # Those of NIXL are shown as the name of their request.
             params = answer[1].get("params", answer[1].get("remote_request_id"))
             self._client_params.append(f"(params request={self.name_texts[request.request_id]}"
                                        f" params={print_text(params)})")

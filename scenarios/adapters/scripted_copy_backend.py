@@ -53,7 +53,7 @@ class ScriptedCopyBackend:
     # ---- Commands ----
 
     def advance(self, is_store: bool, progress: str) -> bool:
-        """Whether a copy of that direction is under way; then the oldest is so far now."""
+        """Sets the progress of the oldest copy of that direction; False if none is under way."""
         for copy in self.copies():
             # One thread starts the copies of both directions, one by one.
             copy.start()

@@ -1,4 +1,4 @@
-"""The KV cache of a layer as symbols, and a model that computes it: what contract/scripted/scripted_kv_cache.h declares.
+"""The KV cache of a layer as symbols, and a model that computes it, as in contract/scripted/scripted_kv_cache.h.
 
 A layer is what upstream's workers take for a tensor of the shape [blocks, 2, block_size]: a symbol stands for the key
 and the value of a slot.
@@ -24,7 +24,7 @@ def _symbol_after(before: int, token: int) -> int:
 
 
 def symbols_of(layer: int, tokens: Sequence[int]) -> Iterator[int]:
-    """What the model computes in a layer, of each token of a sequence from its start on."""
+    """The symbols that the model computes in a layer for each token of a sequence."""
     symbol = _symbol_before(layer)
     for token in tokens:
         symbol = _symbol_after(symbol, token)

@@ -1,4 +1,4 @@
-"""Folders with a file a layer, as contract/connectors/synchronous/shared_storage.h has them, on real files in a folder of their own.
+"""Folders with one file per layer, as in contract/connectors/synchronous/shared_storage.h, on real files in a folder of their own.
 
 Files are those of safetensors: 8 bytes with the length of a header, the header, the tensor. A storage stands for what
 upstream's ExampleConnector calls of `os` and of `safetensors.torch`; commands choose the operations that fail.
@@ -19,7 +19,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Se
 
 from minimal_torch import Rows
 
-# What can go wrong with a file, in the order in which saving and loading come to it.
+# The operations on a file that can fail, in the order of saving and loading.
 OPERATIONS = ("make_folder", "create", "write", "open", "read")
 
 _FILE_NAME = "model.layers.{}.self_attn.attn.safetensors"
@@ -42,9 +42,9 @@ class StoredFile(NamedTuple):
 
 
 class ScriptedStorage:
-    """A temporary folder, which goes with this object, or with the process."""
+    """A temporary folder, removed with this object or at the end of the process."""
 
-    path = os.path  # of what stands for upstream's `os`
+    path = os.path  # as a part of upstream's `os`
 
     def __init__(self) -> None:
         self.root = tempfile.mkdtemp(prefix="kvfence-")
@@ -145,7 +145,7 @@ def _encode(symbols: Sequence[int]) -> bytes:
 
 
 def _decode(data: bytes) -> Optional[List[int]]:
-    """Nothing of a file that does not end where it was meant to."""
+    """Nothing for a file of the wrong length."""
     if len(data) < 8:
         return None
     (header_size,) = struct.unpack_from("<Q", data)

@@ -19,7 +19,7 @@ class Transfer:
 
 
 def make_scripted_transfer_engine(worker_module: Any, block_bytes: int) -> Any:
-    """worker_module: upstream's, with OffloadingHandler and TransferResult. block_bytes: what a GPU block counts for."""
+    """worker_module: upstream's, with OffloadingHandler and TransferResult. block_bytes: the bytes that a GPU block counts as."""
 
     class ScriptedTransferEngine(worker_module.OffloadingHandler):
         def __init__(self) -> None:
@@ -53,7 +53,7 @@ def make_scripted_transfer_engine(worker_module: Any, block_bytes: int) -> Any:
         # ---- Commands ----
 
         def advance(self, job_id: int, progress: str, microseconds: int = 0) -> bool:
-            """Whether there is such a transfer that has not ended; then it is so far now.
+            """Sets the progress of a transfer; False if there is none that has not ended.
 
             microseconds: that it took, if this is its end.
             """
@@ -69,7 +69,7 @@ def make_scripted_transfer_engine(worker_module: Any, block_bytes: int) -> Any:
             return True
 
         def report_again(self, job_id: int) -> bool:
-            """Whether that transfer was reported; then it will be once more."""
+            """Reports a transfer once more; False if it was not reported."""
             if job_id not in self._reported:
                 return False
             self._ended.append(self._reported[job_id])

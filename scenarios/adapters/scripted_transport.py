@@ -1,4 +1,4 @@
-"""What carries KV between two engines, by command: contract/scripted/scripted_transport.h, as upstream's NIXL agents see it.
+"""The transport of KV between two engines, driven by commands: contract/scripted/scripted_transport.h, for upstream's NIXL agents.
 
 A notice is the bytes that upstream sends: `A:2` from one of two ranks that need request A no more, `HB:A,B` to keep A
 and B. An agent is called by its rank.
@@ -88,7 +88,7 @@ class ScriptedTransport:
         self.notices[number] = Notice(number, rank, remote_rank, message)
 
     def take_notices(self, remote_rank: int) -> Dict[int, List[bytes]]:
-        """What reached that rank, by sender."""
+        """The notices that reached that rank, by sender."""
         taken: Dict[int, List[bytes]] = {}
         for notice in [notice for notice in self._delivered if notice.remote_rank == remote_rank]:
             taken.setdefault(notice.rank, []).append(notice.message)
@@ -97,7 +97,7 @@ class ScriptedTransport:
         return taken
 
     def close(self, remote_rank: int, remote_request: str) -> None:
-        """Its blocks are not to be read any more."""
+        """Its blocks must not be read from now on."""
         self._closed.add((remote_rank, remote_request))
         for read in self.reads.values():
             if (read.remote_rank, read.remote_request) == (remote_rank, remote_request) and read.is_under_way():
@@ -150,7 +150,7 @@ class ScriptedAgent:
         self._transport = transport
         self._is_producer = is_producer
         self._rank = rank
-        # Whom the next read is for: upstream does not say.
+        # The request of the next read, which upstream does not name.
         self.request = ""
 
     def make_prepped_xfer(self, operation: str, local_handle: int, local_blocks: List[int], remote_rank: int,

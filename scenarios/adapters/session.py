@@ -16,7 +16,7 @@ from wire import malformed, unsupported
 
 
 class Unsupported(Exception):
-    """Why an implementation cannot do what a target or config line asks for."""
+    """The reason why an implementation cannot serve a target or config line."""
 
 
 class Target(NamedTuple):

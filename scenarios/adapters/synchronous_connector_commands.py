@@ -53,7 +53,7 @@ class UpstreamSynchronousConnector(UpstreamScheduler):
         return answer
 
     def _planned_runs(self, output: Any) -> List[Run]:
-        """What is known now: requests may end before the step comes back."""
+        """Records what is known now: requests may end before the step comes back."""
         cached = output.scheduled_cached_reqs
         first_tokens = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
         first_tokens.update(zip(cached.req_ids, cached.num_computed_tokens))

@@ -380,7 +380,7 @@ ARC = (
     ("clear", "error=none target_t1_size=0.0 b1=[] b2=[]"),
 )
 
-# LRU, 3 slots; what both releases do.
+# LRU, 3 slots; both releases.
 OFFLOAD = (
     ("prepare_store keys=[1 2]", "error=none stored=true keys_to_store=[1 2] slots=[0 1] evicted=[]"
      " t1=[(block key=1 slot=0) (block key=2 slot=1)] size=2 num_free_slots=1"),
@@ -536,8 +536,8 @@ SCHEDULER = (
     ("update_draft_token_ids request=C tokens=[]", "error=none"),
 )
 
-# Correction -> the shortest way to see what it is about, and what the last reply says of it: corrected, and as upstream
-# does it (None: it raises).
+# Correction -> the shortest commands that show it, and its part of the last reply: corrected, and as upstream answers
+# (None: it raises).
 # Command -> part of the reply. Two children of one class, one group; {finished} is the method that this release calls.
 MULTI = (
     ("add_request id=A tokens=[1 2 3 4 5] max_tokens=1 hold_blocks=true", "error=none"),
@@ -624,7 +624,7 @@ CORRECTED = {
 
 
 # Command -> part of the reply: the connector, with two workers. A stores two blocks and ends before its transfers do,
-# B loads them. What differs in a release stands in HOLD (0.19.0) or FENCE (0.23.0).
+# B loads them. The differences of a release are in HOLD (0.19.0) or FENCE (0.23.0).
 CONNECTOR = (
     ("add_request id=A tokens=[1 2 3 4 5 6 7 8 9] max_tokens=2", "error=none waiting=[A] num_free_slots=8 t1=[]"),
     ("add_request id=A tokens=[1]", "error=already_declared"),
@@ -739,7 +739,7 @@ CORRECTED_CONNECTOR = {
         "scheduled=[] loads=[] skipped_waiting=[A]", None),
 }
 
-# Command -> part of the reply; two ranks. What both releases do.
+# Command -> part of the reply, in both releases; two ranks.
 SIMPLE_OFFLOAD = (
     ("add_request id=A tokens=[1 2 3 4 5 6 7 8 9] max_tokens=2", "error=none num_empty_cpu_blocks=7"
      " num_cached_cpu_blocks=0 num_referenced_cpu_blocks=1 has_pending_stores=false copies=[] pins=[]"),
@@ -865,7 +865,7 @@ EXAMPLE = (
     ("remove_entry tokens=[1 2 3 4]", "error=unknown_key"),
 )
 
-# The same for a DecodeBenchConnector with two layers: what is filled, and what the model makes of it.
+# The same for a DecodeBenchConnector with two layers: what is filled, and what the model computes from it.
 _FILLED = "0 0 0 0 1 1 1 1 1 16777620 1 1" + " 0" * 12
 DECODE_BENCH = (
     ("add_request id=A tokens=[1 2 3 4 5 6]", "error=none filled_requests=[]"),
@@ -911,7 +911,7 @@ CORRECTED_SYNCHRONOUS_CONNECTOR = (
 
 
 # Command -> part of the reply: a producer with one worker and a consumer with two. B reads what A computed; C, of the same
-# prompt, is aborted before it is admitted; the producer's workers hear of it. Blocks of 4 tokens.
+# prompt, is aborted before it is admitted; the producer's workers are notified. Blocks of 4 tokens.
 DISAGGREGATED = (
     ("add_request id=A tokens=[1 2 3 4 5 6 7 8] do_remote_decode=true max_tokens=1",
      "error=none waiting=[A] consumer_waiting=[] now=0 reads=[] notices=[]"),
@@ -1034,7 +1034,7 @@ CORRECTED_DISAGGREGATED = {
 
 
 class Story(unittest.TestCase):
-    """What is common to all pools."""
+    """Shared by all pools."""
 
     def check_replies(self, replies, story):
         self.assertEqual(len(replies), len(story))
@@ -1155,7 +1155,7 @@ class Release(Story):
         self.assertEqual(notified, ["A"] if self.profile == "v0.23" else [])
 
     def test_asynchronous_scheduler(self):
-        """Plans with drafts that nobody knows yet; a victim takes what was under way for it."""
+        """Plans with drafts that are not known yet; a victim takes its outputs under way."""
         replies = self.ask_scheduler(
             "async_scheduling=true max_concurrent_batches=2 num_speculative_tokens=2 policy=priority num_gpu_blocks=5",
             "add_request id=A tokens=[1 2 3 4 5 6 7] priority=1", "add_request id=B tokens=[9 9 9 9]", "schedule",
@@ -1446,7 +1446,7 @@ class Release(Story):
         self.assertEqual(self.ask(right_rule), [{}])
 
     def test_hash_of_one_block(self):
-        """The hashes themselves are pinned by contract/pool/block_hash_test.cpp; here, that the seed reaches them."""
+        """Checks that the hashes depend on the seed; contract/pool/block_hash_test.cpp pins the hashes themselves."""
         keys = []
         for seed in ("0", "1"):
             replies = self.ask(
@@ -1626,7 +1626,7 @@ class Release023(Release):
             ("update", "filled=[(filled request=B layer=0 blocks=[1 2])]")))
 
     def test_pins(self):
-        """What was found for a request that does not get its blocks is held, and held anew at the next try."""
+        """The hit of a request that does not get its blocks is held, and held again at the next try."""
         replies = self.ask(
             "target engine", "config profile=v0.23 assembly=simple num_gpu_blocks=4",
             "add_request id=A tokens=[1 1 1 1 1] max_tokens=2", "schedule", "update", "schedule", "update",

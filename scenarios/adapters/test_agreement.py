@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A short `kvfence check` of every target against a release of the real vLLM: what the reference shows, the adapter reports.
+"""A short `kvfence check` of every target against a release of the real vLLM: the adapter reports all that the reference shows.
 
 Usage: test_agreement.py KVFENCE RELEASE. Exit status: 0, 1, or 77 without the release.
 """

@@ -25,7 +25,7 @@ KVFENCE = RELEASE = ""
 
 
 def read_records(file, number):
-    """So many records of scenarios/audit/recording.h, as they are written."""
+    """Reads that many records of scenarios/audit/recording.h as they are written."""
     file.read(len(RECORDING_HEAD))
     for _ in range(number):
         length, _ = struct.unpack("<II", file.read(8))
@@ -33,7 +33,7 @@ def read_records(file, number):
 
 
 def audited(*options):
-    """Publishes and audits; the exit status of the audit, its object, and what the publisher said last."""
+    """Publishes and audits; returns the audit's exit status and object, and the publisher's last output."""
     with tempfile.TemporaryDirectory() as folder:
         recording = pathlib.Path(folder, "audit.kvev")
         os.mkfifo(recording)

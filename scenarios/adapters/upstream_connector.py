@@ -23,7 +23,7 @@ _KV_CONNECTOR = "vllm.distributed.kv_transfer.kv_connector"
 
 
 class PlannedTransfer(NamedTuple):
-    """What the scheduler's half planned, alike for both releases."""
+    """A transfer that the scheduler's half planned, alike for both releases."""
 
     job_id: int  # 0.19.0: 0, each worker counts its own
     request_id: str
@@ -89,7 +89,7 @@ class Connectors:
         self.loggers = StatLoggers(connector_type, config.connector.engine_labels)
 
     def _make_spec(self, vllm_config: Any, kv_cache_config: Any, engine: Any) -> Any:
-        """What stands for an OffloadingSpec."""
+        """The attributes of an OffloadingSpec."""
         config = self._config
         record = config.connector
         block_sizes = tuple([group.block_size for group in config.groups])
@@ -135,13 +135,13 @@ class Connectors:
         return tiered
 
     def has_fence(self) -> bool:
-        """Whether this release frees blocks at once and flushes jobs where they are used again."""
+        """Whether this release frees blocks at once and flushes jobs when they are used again."""
         return hasattr(self._scheduler_module, "OffloadPolicy")
 
-    # ---- What was planned ----
+    # ---- Plans ----
 
     def plan(self, meta: Any) -> Plan:
-        """What a step's metadata says."""
+        """The plan in a step's metadata."""
         if self.has_fence():
             return Plan([self._job(job_id, job) for job_id, job in meta.load_jobs.items()],
                         [self._job(job_id, job) for job_id, job in meta.store_jobs.items()],

@@ -26,7 +26,7 @@ _CLOCK_START = 2_000_000_000
 
 
 class _Numbers(list):
-    """numpy as far as upstream's mapping of ranks uses it."""
+    """The part of numpy that upstream's mapping of ranks uses."""
 
     def __mul__(self, factor: int) -> "_Numbers":
         return _Numbers(number * factor for number in self)
@@ -93,7 +93,7 @@ class Connectors:
             module.time = SimpleNamespace(perf_counter=lambda: _CLOCK_START + self.transport.now)
             module.envs = SimpleNamespace(VLLM_NIXL_SIDE_CHANNEL_HOST="localhost", VLLM_NIXL_SIDE_CHANNEL_PORT=5600,
                                           VLLM_NIXL_ABORT_REQUEST_TIMEOUT=self._deadline)
-            # Whatever it calls a set keeps its order.
+            # Its sets keep their order.
             module.set = OrderedSet
         nixl.worker.get_current_attn_backends = lambda _: [self._backend]
         nixl.worker.select_common_block_size = lambda block_size, _: block_size
@@ -158,7 +158,7 @@ class Connectors:
         worker.src_xfer_handles_by_tp_ratio = {-len(ranks): [0] * len(ranks)}
         return connector
 
-    # ---- What a handshake leaves: the ranks of the other engine that this one reads from ----
+    # ---- The result of a handshake: the ranks of the other engine that this one reads from ----
 
     def _meet(self, worker: Any, role: str, other: str) -> List[int]:
         """0.19.0."""
@@ -184,7 +184,7 @@ class Connectors:
         return worker.transfer_topo.target_remote_ranks(other)
 
     def _num_heads(self) -> int:
-        """So many that no two ranks of an engine have the same."""
+        """Enough that no two ranks of an engine have the same."""
         return max(self.world_sizes.values())
 
     # ---- Steps ----
@@ -194,7 +194,7 @@ class Connectors:
         return "none" if clock == math.inf else str(clock - _CLOCK_START)
 
     def run_step(self, role: str, scheduler_output: Any) -> Any:
-        """One step on all ranks: what upstream's aggregator makes of their reports (a KVConnectorOutput)."""
+        """One step on all ranks: their reports, aggregated by upstream (a KVConnectorOutput)."""
         outputs = [self._run_rank(worker, scheduler_output) for worker in self.workers[role]]
         return self._aggregators[role].aggregate(outputs).kv_connector_output
 
@@ -209,7 +209,7 @@ class Connectors:
             finished_recving=finished_recving,
             invalid_block_ids=set(worker.get_block_ids_with_load_errors()),
         )
-        # Nothing here looks at them; unless they are taken, they grow.
+        # They are not used here; unless taken, they grow.
         worker.get_kv_connector_stats()
         worker.clear_connector_metadata()
         return self._outputs.ModelRunnerOutput(req_ids=[], req_id_to_index={}, kv_connector_output=report)

@@ -17,7 +17,7 @@ import pathlib
 import sys
 import types
 
-# Loaded from the release. Their parent packages are bare name spaces unless named here themselves.
+# Loaded from the release. Their parent packages are bare namespaces unless named here themselves.
 REAL_MODULES = frozenset(
     {
         "vllm.distributed.kv_events",
@@ -87,7 +87,7 @@ REAL_MODULES = frozenset(
     }
 )
 
-# Answered with placeholders, whether installed or not: the result must not depend on the machine.
+# Replaced by placeholders, whether installed or not: the result must not depend on the machine.
 PLACEHOLDER_PACKAGES = frozenset(
     {
         "msgspec",
@@ -103,7 +103,7 @@ PLACEHOLDER_PACKAGES = frozenset(
     }
 )
 
-# What block hashes are computed with: these have to be installed.
+# Needed to compute block hashes: these have to be installed.
 REQUIRED_PACKAGES = ("cbor2", "xxhash")
 
 
@@ -159,7 +159,7 @@ class _PlaceholderModule(types.ModuleType):
 
 
 class _Struct:
-    """msgspec.Struct as far as the loaded modules rely on it: a dataclass."""
+    """The part of msgspec.Struct that the loaded modules use: a dataclass."""
 
     def __init_subclass__(cls, kw_only: bool = False, **kwargs):
         super().__init_subclass__()
@@ -172,7 +172,7 @@ class _Struct:
 
 
 class _ReleaseFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds vllm in a folder, and placeholders for whatever of it and around it is not wanted."""
+    """Finds vllm in a folder, and placeholders for the modules of it and around it that are not needed."""
 
     def __init__(self, folder: pathlib.Path):
         self._folder = folder

@@ -24,7 +24,7 @@ from upstream_pool import Modules, PoolView, UpstreamChanged
 
 _RETENTION = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
 
-# What each kind says of itself besides its block size.
+# The attributes of each kind besides its block size.
 _KEYS_OF_KIND = {
     "full": (),
     "sliding": ("window",),
@@ -36,7 +36,7 @@ _KEYS_OF_KIND = {
 
 
 def _make_spec(modules: Modules, group: Group) -> Any:
-    """A real spec; what is not decided on has a placeholder. Raises Unsupported."""
+    """A real spec; attributes that do not matter have placeholders. Raises Unsupported."""
     for key, default in Group._field_defaults.items():
         if key != "block_size" and key not in _KEYS_OF_KIND[group.kind] and getattr(group, key) != default:
             raise Unsupported(f"{key} in a group of kind {group.kind}")
@@ -76,7 +76,7 @@ def make_kv_cache_config(modules: Modules, num_gpu_blocks: int, groups: Sequence
 
 @contextlib.contextmanager
 def refusals(modules: Modules) -> Iterator[None]:
-    """What a constructor of this release refuses, as Unsupported."""
+    """Turns the refusal of a constructor of this release into Unsupported."""
     try:
         yield
     except (AssertionError, TypeError, ValueError) as error:
@@ -84,7 +84,7 @@ def refusals(modules: Modules) -> Iterator[None]:
 
 
 def make_manager(modules: Modules, manager_type: Any, config: Config) -> Any:
-    """A real KVCacheManager. Raises Unsupported where this release has no such option or refuses."""
+    """A real KVCacheManager. Raises Unsupported if this release lacks an option or refuses."""
     parameters = inspect.signature(manager_type.__init__).parameters
     options: Dict[str, Any] = {}
     if "scheduler_block_size" in parameters:
@@ -206,7 +206,7 @@ class UpstreamKVCache:
                                             num_external_tokens, delay_cache_blocks, num_encoder_tokens, **gate)
         if blocks is None:
             return "error=none allocated=false"
-        # Mamba in mode align may count less than nothing.
+        # Mamba in mode align may count below 0.
         num_remaining = f" num_remaining={max(self._remaining_blocks(request), 0)}" if self._has_gate else ""
         return f"error=none allocated=true{num_remaining} blocks={blocks_text(blocks.blocks)}"
 

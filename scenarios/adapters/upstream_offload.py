@@ -19,7 +19,7 @@ from line_language import print_decimal, print_integers
 from session import Unsupported
 from upstream_pool import Modules, UpstreamChanged
 
-# What upstream's block hashes are long.
+# The length of upstream's block hashes.
 _KEY_BYTES = 32
 
 
@@ -48,7 +48,7 @@ class KVOffload:
 
     def make_managers(self, policy: str, capacity: int, enable_events: bool, store_threshold: int,
                       max_tracker_size: int, block_size: int = 1) -> tuple:
-        """A CPUOffloadingManager, and what stands before it: FilterReusedOffloadingManager where 0.19.0 filters."""
+        """A CPUOffloadingManager, and in front of it FilterReusedOffloadingManager if 0.19.0 filters."""
         settings = {"num_blocks": capacity, "cache_policy": policy, "enable_events": enable_events}
         if self.reuse_manager is None:
             manager = self.manager.CPUOffloadingManager(**settings, store_threshold=store_threshold,
@@ -113,10 +113,10 @@ class KeyBytes:
 
 
 class PolicyView:
-    """One policy of upstream: what is observed of it."""
+    """The observed state of one policy of upstream."""
 
     def __init__(self, policy: Any, keys: Any = None):
-        """keys: how they look in replies; numbers if not said."""
+        """keys: their form in replies; by default numbers."""
         self.policy = policy
         self.keys = keys or _Keys()
         self._target_texts: Dict[float, str] = {}
@@ -251,7 +251,7 @@ class UpstreamEviction:
 
 
 class UpstreamOffload:
-    """One CPUOffloadingManager, with FilterReusedOffloadingManager around it where 0.19.0 filters."""
+    """One CPUOffloadingManager, with FilterReusedOffloadingManager around it if 0.19.0 filters."""
 
     def __init__(self, modules: KVOffload, config: offload_target.Config):
         modules.check_supported(config)
@@ -351,7 +351,7 @@ class UpstreamOffload:
         return counts is None or counts.get(key, 0) >= self._manager.store_threshold
 
     def _has_to_refuse(self, call: Callable, keys: List[bytes]) -> None:
-        """Upstream refuses by the first key, before it has changed anything."""
+        """Whether upstream refuses at the first key, before it has changed anything."""
         try:
             call(keys, *self._context)
         except AssertionError:

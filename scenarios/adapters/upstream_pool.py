@@ -20,12 +20,12 @@ from releases import Release
 from session import Unsupported
 from upstream_import import use_release
 
-# Key texts kept; beyond it they are forgotten and made anew.
+# Key texts that are kept; beyond it they are dropped and made again.
 _KEY_TEXTS_MAX = 100_000
 
 
 class UpstreamChanged(Exception):
-    """Upstream took what it was expected to refuse: the release behaves otherwise than contract/pool/block_pool.h says."""
+    """Upstream accepted a call that it should refuse: the release differs from contract/pool/block_pool.h."""
 
 
 class Modules:
@@ -53,7 +53,7 @@ class Modules:
         }
 
     def block_hasher(self, algorithm: str, seed: str, hash_block_size: int) -> Callable:
-        """What a request computes its hashes with; sets NONE_HASH, which is global upstream."""
+        """The function for a request's hashes; sets NONE_HASH, which is global upstream."""
         os.environ["PYTHONHASHSEED"] = seed
         hash_function = self.hashing.get_hash_fn_by_name(algorithm)
         self.kv_cache_utils.init_none_hash(hash_function)
@@ -102,7 +102,7 @@ class _KeyTexts(dict):
 
 
 class PoolView:
-    """One BlockPool of upstream: what every target observes of it, and the commands that every target has."""
+    """One BlockPool of upstream: the observation and the commands that every target has."""
 
     def __init__(self, modules: Modules, pool: Any):
         self._kv_events = modules.kv_events
@@ -111,7 +111,7 @@ class PoolView:
         self._key_texts = _KeyTexts({None: "none"})
 
     def evict_blocks(self, ids, evict: Callable[[List[int]], None]) -> str:
-        """evict: upstream's way to the pool's evict_blocks."""
+        """evict: upstream's caller of the pool's evict_blocks."""
         num_blocks = len(self._blocks)
         if ids and max(ids) >= num_blocks:
             # Upstream stops at the first unknown block and keeps what it evicted before it.
@@ -312,7 +312,7 @@ class UpstreamPool:
         return self._hash_list(request.block_hashes, hash_block_size, block_size)
 
     def _blocks_or_null(self, ids: List[int]) -> List[Any]:
-        """Unknown ids outside the range are not looked at by the contract; the null block stands in for them."""
+        """The contract ignores unknown ids outside the range; the null block replaces them."""
         try:
             return [self._blocks[block_id] for block_id in ids]
         except IndexError:
@@ -345,7 +345,7 @@ class UpstreamPool:
 
     @staticmethod
     def _is_first_hashed(blocks, num_cached_blocks, num_new, mask) -> bool:
-        """Whether the first block that is not passed over carries a hash: upstream then refuses before any change."""
+        """Whether the first block that is not skipped carries a hash: upstream then refuses before any change."""
         for index in range(num_new):
             block = blocks[num_cached_blocks + index]
             if not block.is_null and (mask is None or mask[index]):

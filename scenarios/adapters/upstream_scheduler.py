@@ -29,7 +29,7 @@ SPECULATIVE_METHODS = ("none", "ngram", "draft_model", "eagle")
 
 
 class Settings(NamedTuple):
-    """What a scheduler is built from; names and meaning are those of vLLM's configuration."""
+    """The settings of a scheduler; names and meaning are those of vLLM's configuration."""
 
     num_gpu_blocks: int = 16
     groups: Sequence[Group] = (Group("full", 4),)
@@ -55,7 +55,7 @@ class Settings(NamedTuple):
 
 
 class Published:
-    """The publisher of KV events: keeps what upstream would send."""
+    """The publisher of KV events: keeps the events that upstream would send."""
 
     def __init__(self) -> None:
         self._events: List[Any] = []

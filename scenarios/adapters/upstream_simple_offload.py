@@ -52,7 +52,7 @@ class SimpleOffloadConnectors:
             module.SimpleCPUOffloadConnector, manager.SimpleCPUOffloadScheduler, worker_module.SimpleCPUOffloadWorker,
             manager.StoreRequestState, self._own_key, uncorrected)
         worker_module.DmaCopyBackend = ScriptedCopyBackend
-        # 0.23.0; the engine hands on what the scheduler has.
+        # 0.23.0; the engine passes the scheduler's on.
         modules.kv_cache_utils.resolve_kv_cache_block_sizes = lambda *_: (
             math.lcm(*[group.block_size for group in config.groups]), config.hash_block_size)
 
@@ -76,7 +76,7 @@ class SimpleOffloadConnectors:
     def _check_supported(self, scheduler_half: Any) -> None:
         version = self._modules.release.version
         config = self._config
-        # What 0.23.0 changed came together.
+        # 0.23.0 changed all of these together.
         has_rules = hasattr(scheduler_half, "_free_pending_cpu_hit")
         for rule in SIMPLE_OFFLOAD_RULES:
             if getattr(config.connector, rule) not in (None, has_rules):
@@ -110,7 +110,7 @@ class SimpleOffloadConnectors:
 
     @staticmethod
     def plan(meta: Any) -> Plan:
-        """What a step's metadata says."""
+        """The plan in a step's metadata."""
         load_event = None if meta.load_event < 0 else meta.load_event
         return Plan(load_event, meta.load_gpu_blocks, meta.load_cpu_blocks,
                     meta.load_event_to_reqs.get(load_event, ()), None if meta.store_event < 0 else meta.store_event,

@@ -1,4 +1,4 @@
-"""What the loggers of a real vLLM release keep of the statistics of an OffloadingConnector.
+"""The loggers of a real vLLM release, for the statistics of an OffloadingConnector.
 
 KVConnectorLogging, OffloadingConnectorStats and OffloadPromMetrics are upstream's; minimal_prometheus.py stands in for
 the Prometheus client.
@@ -18,7 +18,7 @@ _KV_CONNECTOR_V1 = "vllm.distributed.kv_transfer.kv_connector.v1"
 
 
 def plain(stats: Any) -> Dict[str, List[dict]]:
-    """What a step measured, as it gets to the process of the loggers."""
+    """A step's statistics, as the process of the loggers gets them."""
     if stats is None:
         return {}
     return {transfer_type: list(map(asdict, operations)) for transfer_type, operations in stats.data.items()}
@@ -53,7 +53,7 @@ class StatLoggers:
             self._logging.observe(data)
 
     def log(self, next_engine_idx: int) -> str:
-        """What they write. Another interval begins, under that index."""
+        """Returns their output. Another interval begins, under that index."""
         self._engine_idx = next_engine_idx
         stats = self._logging.transfer_stats_accumulator
         operations = operations_text({} if stats is None else stats.data)

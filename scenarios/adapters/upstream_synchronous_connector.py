@@ -59,7 +59,7 @@ class Transfer(NamedTuple):
 
 
 class Report:
-    """What the ranks do in a step, and for whom they are at it."""
+    """The ranks' file operations in a step, and the requests that they are for."""
 
     def __init__(self) -> None:
         self.loaded: List[FileCopy] = []
@@ -78,7 +78,7 @@ class Report:
 
 
 class Run(NamedTuple):
-    """What the model computes for one request in a step."""
+    """The model's computation for one request in a step."""
 
     first_token: int
     tokens: Sequence[int]
@@ -86,7 +86,7 @@ class Run(NamedTuple):
 
 
 class SynchronousConnectors(Workers):
-    """One engine's: the scheduler's half, and of each rank the worker's half with its layers."""
+    """The connector of one engine: the scheduler's half, and of each rank the worker's half with its layers."""
 
     def __init__(self, modules: Modules, config: Config, storage: ScriptedStorage, uncorrected: FrozenSet[str]):
         """Raises Unsupported. storage: outlives this engine."""
@@ -184,7 +184,7 @@ class SynchronousConnectors(Workers):
     # ---- A step ----
 
     def run(self, scheduler_output: Any, runs: Sequence[Run]) -> Any:
-        """On all ranks; what upstream's aggregator makes of their reports. Raises OSError at a file; report has it."""
+        """Runs a step on all ranks; returns their reports, aggregated. Raises OSError at a file; report has it."""
         self.report = Report()
         self._runs = runs
         return self.run_step(scheduler_output)
@@ -219,7 +219,7 @@ class SynchronousConnectors(Workers):
         return self._storage.path.basename(self.scheduler._generate_foldername_debug(token_ids, mm_hashes))
 
     def transfers(self, meta: Any) -> Iterator[Transfer]:
-        """What a step's metadata says."""
+        """The plan in a step's metadata."""
         block_size = self._config.groups[0].block_size
         for transfer in meta.requests if self._is_example else ():
             blocks = [slot // block_size for slot in transfer.slot_mapping.values[::block_size]]

@@ -85,7 +85,7 @@ class TieredManager:
 
 
 class UpstreamTiering:
-    """A TieringOffloadingManager that is asked by itself."""
+    """A TieringOffloadingManager without a connector."""
 
     def __init__(self, modules: KVOffload, config: tiering_target.Config):
         modules.check_supported(config)

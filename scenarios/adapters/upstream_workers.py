@@ -17,12 +17,12 @@ class Workers:
         self._aggregator = importlib.import_module(_KV_CONNECTOR_UTILS).KVOutputAggregator(len(halves))
 
     def run_step(self, scheduler_output: Any) -> Any:
-        """One step on all ranks: what upstream's aggregator makes of their reports (a KVConnectorOutput)."""
+        """One step on all ranks: their reports, aggregated by upstream (a KVConnectorOutput)."""
         outputs = [self._run_rank(rank, scheduler_output) for rank in range(len(self._halves))]
         return self._aggregator.aggregate(outputs).kv_connector_output
 
     def _forward_context(self, rank: int, scheduler_output: Any) -> Any:
-        """What upstream's model runner sets for a step."""
+        """The context that upstream's model runner sets for a step."""
         return None
 
     def _forward(self, rank: int, context: Any) -> None:

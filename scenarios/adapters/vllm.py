@@ -71,8 +71,8 @@ class Loaded:
 
 
 class Upstream:
-    """Releases of vLLM, each loaded when the first configuration comes that needs it: the one that was chosen, or, where
-    none was, that of the configuration's profile."""
+    """Releases of vLLM, each loaded at the first configuration that needs it: the chosen one, or by default that of the
+    configuration's profile."""
 
     def __init__(self, version: Optional[str], folder: Optional[str]):
         self._version = version

@@ -18,7 +18,7 @@ def malformed(why: object) -> str:
 
 
 def unsupported(why: object) -> str:
-    """The reply to a target or a config that this implementation cannot do."""
+    """The reply to a target or a config that this implementation does not support."""
     return f"-> unsupported={print_text(str(why))}"
 
 
@@ -28,7 +28,7 @@ def serve(answer: Callable[[str], str]) -> None:
     All that has arrived is answered before waiting for more, so a parent may write ahead as well as wait for each
     reply.
     """
-    # What the implementation prints by itself must not end up among the replies.
+    # The implementation's own prints must not end up among the replies.
     replies_to = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast `kvfence audit` is beside a plain indexer in Python that makes the same checks of each event.
+"""Compares the speed of `kvfence audit` with a plain indexer in Python that makes the same checks of each event.
 
 Usage: compare_speed.py KVFENCE RECORDING [FUNCTION], which is xxhash_cbor (the default) or sha256_cbor.
 The recording is a sound one with whole hashes, as `kvfence replay TRACE --target scheduler --publish FILE` writes it.
@@ -17,7 +17,7 @@ import sys
 import time
 
 SEED = "0"
-# Fields of an array, to 0.23.
+# Fields of an array, up to 0.23.
 STORED = ("block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name",
           "extra_keys", "group_idx")
 REMOVED = ("block_hashes", "medium", "group_idx")
@@ -37,7 +37,7 @@ def payloads(recording):
 
 
 class Indexer:
-    """A mirror of each group: hash to copies, and what must be so of each event."""
+    """A mirror of each group: hash to copies, and the checks of each event."""
 
     def __init__(self, digest):
         import cbor2

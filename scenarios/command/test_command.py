@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The `kvfence` command as a user meets it: exit codes, messages, JSON, JUnit, the files that it leaves.
+"""The `kvfence` command as a user runs it: exit codes, messages, JSON, JUnit, the files that it writes.
 
 Usage: test_command.py KVFENCE [unittest arguments]
 """
@@ -103,7 +103,7 @@ class Check(Command):
         self.assertEqual(root.get("failures"), "1")
         self.assertIsNotNone(root.find(".//failure"))
 
-    # The rules alone hunt to the bound where they see nothing, which a sanitized build pays tenfold;
+    # The rules alone run up to the bound if they find nothing, ten times as slow in a sanitized build;
     # lockstep finds these bugs within the bounds below.
     @long_under_sanitizers
     def test_the_table_of_planted_bugs(self):
@@ -155,7 +155,7 @@ class Check(Command):
 
 
 class LeftOut(Command):
-    """--oracles: a bug in an order, that no rule sees, and one that a rule sees."""
+    """--oracles: a bug in an order, which no rule finds, and one that a rule finds."""
     ORDER, COUNT, RULE = "free_reverses_list", "touch_counts_repeats_once", "ref_cnt_counts_holders"
 
     def check(self, code, bug, oracles, *arguments):
@@ -190,7 +190,7 @@ class LeftOut(Command):
             self.assertEqual(self.reproduced(found)["divergence"]["oracle"], "lockstep")
 
     def test_an_expectation_judges_the_side_that_nothing_compares(self):
-        # The one holds digests, the other texts.
+        # One holds digests, the other texts.
         for trace, bug in (("block_pool-tight-seed101.kvs.gz", self.ORDER), ("block_pool.kvs", "free_puts_unhashed_at_head")):
             arguments = ("run", "--no-shrink", str(HERE / "traces" / "v0.19" / trace), "--planted-bug", bug, "--oracles")
             self.expect(AGREE, *arguments, "rules")
@@ -583,9 +583,9 @@ class Replay(Command):
 
 
 class ReplayGolden(Command):
-    """Whole outputs of the replays of a trace of eleven requests, but for what a clock says.
+    """Whole outputs of the replays of a trace of eleven requests, except the figures of a clock.
 
-    Written anew by KVFENCE_WRITE_GOLDEN=1; look at the difference before it is committed."""
+    KVFENCE_WRITE_GOLDEN=1 writes them again; review the difference before committing it."""
 
     GOLDEN = HERE / "replay" / "golden"
     CASES = {
@@ -1001,7 +1001,7 @@ class Audit(Command):
 
 
 class Pages(Command):
-    """The man page and the completions stand on what --help says, and the tools that read them take them."""
+    """The man page and the completions have the data of --help, and the tools that read them accept them."""
 
     CHECKS = {"man": ("man", "--warnings", "-l"), "bash": ("bash", "-n"), "zsh": ("zsh", "-n"), "fish": ("fish", "-n")}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""my_indexer against `kvfence replay --publish`: right where the events are, wrong where they are not.
+"""Runs my_indexer on `kvfence replay --publish`: it must be right if the events are, and wrong if they are not.
 
 Usage: check_my_indexer.py KVFENCE. Exit status: 0, 1, or 77 where ZeroMQ or a Python package of it is absent.
 """
@@ -17,7 +17,7 @@ CANNOT_RUN = 77
 
 POOL = ("--gpu-blocks", "1000")
 SCHEDULER = ("--target", "scheduler", "--gpu-blocks", "2000", "--block-size", "512", "--profile", "v0.23")
-# What is published, and the exit status of the indexer.
+# Options of the publication, and the exit status of the indexer.
 RUNS = (
     (POOL, 0),
     ((*POOL, "--encoding", "maps", "--hashes", "low64"), 0),

@@ -11,7 +11,7 @@ PLACES = {"BlockStored": (1, 6, 9), "BlockRemoved": (1, 2, 3), "AllBlocksCleared
 
 
 class Held(Counter):
-    """How many blocks carry (group, medium, hash); what none carries is not there."""
+    """The number of blocks that carry (group, medium, hash), if any."""
 
     def change(self, group, medium, hashes, by):
         for block_hash in hashes:
@@ -33,7 +33,7 @@ class Held(Counter):
 
 
 def truth_of(file, truth):
-    """Sent a number, brings the truth up to that message; yields whether it was the last one."""
+    """Given a number by send(), advances the truth to that message; yields whether it was the last one."""
     sequence, text = (yield), ""
     while True:
         text += file.readline()
