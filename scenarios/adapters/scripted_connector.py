@@ -44,7 +44,7 @@ def make_scripted_connector(base: Any, make_cleared_event: Callable[[], Any], na
             self._calls: List[str] = []
             self._num_events = 0
             self.reset_fails = False
-            # Whom the last lookup put off.
+            # Requests that the last lookup put off.
             self.put_off: Optional[str] = None
 
         def set_script(self, name: str, script: Script) -> None:
@@ -128,7 +128,7 @@ class ScriptedChildren:
         self.failing: set = set()  # places
         self.silent: set = set()
         self.name_texts: Dict[str, str] = {}
-        # Whom the last lookup put off.
+        # Requests that the last lookup put off.
         self.put_off: Optional[str] = None
         self.calls = list(calls)
         self._client_params: List[str] = []

@@ -135,7 +135,7 @@ class Connectors:
         module = self._nixl.connector
         with refusals(self._modules):
             connector = module.NixlConnector(vllm_config, getattr(module.KVConnectorRole, kind), kv_cache_config)
-        # Whom the last lookup put off: nobody.
+        # Requests that the last lookup put off: none.
         connector.put_off = None
         return connector
 
