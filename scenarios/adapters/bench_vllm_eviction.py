@@ -10,9 +10,9 @@ and made ready. Access i, counted from 0 over all passes, is of the key of
   scan  as zipf in every other 1000 accesses, beginning with the first; in the others 2**32 + i, never seen again
   loop  (C + i) modulo (C + C/4), in turn; 0 was inserted first
 
-An access is get(key); if the block is held, touch([key]); if not, evict(1) where C blocks are held, insert into the slot
-that became free, and ready: what an owner does that reads and writes at once. A pass is 1000000 accesses; its keys, new
-objects in each pass, are made beforehand.
+An access is get(key); if the block is held, touch([key]); if not, evict(1) if C blocks are held, insert into the freed
+slot, and ready, like an owner that reads and writes at once. A pass is 1000000 accesses; its keys, new objects in each
+pass, are made beforehand.
 
 Times are of the passes alone, by the process's CPU time: a pass is far longer than a time slice. Python's garbage
 collector is off; the engine freezes its heap likewise.

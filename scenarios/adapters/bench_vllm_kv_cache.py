@@ -14,9 +14,9 @@ It was allocated and freed once, so that they are cached and free. Requests are 
   free                          the request that was so allocated
   get_computed_blocks_hit_hybrid  as get_computed_blocks_hit, in both groups
 
-Each repetition runs this list once; times are of the calls alone, and of the loop over them where they are many. The
-clock is the process's CPU time: a lookup takes as long as a time slice, and what another process runs in the middle of
-it would count in every other repetition. Python's garbage collector is off while an operation is timed; the engine
+Each repetition runs this list once; times are of the calls alone, and of the loop over them if they are many. The clock
+is the process's CPU time: a lookup takes as long as a time slice, and otherwise the time of another process in the middle
+of it would count in every other repetition. Python's garbage collector is off while an operation is timed; the engine
 freezes its heap likewise.
 
 example: bench_vllm_kv_cache.py --release 0.19.0

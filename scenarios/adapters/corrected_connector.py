@@ -15,10 +15,10 @@ CORRECTIONS = {
     "duplicate_reports": "a transfer that is reported twice is a KeyError, or counts for another worker (0.23.0)",
     "reset_keeps_jobs": "requests keep the numbers of jobs that a reset forgets: KeyError at their next one (0.23.0)",
     "reset_twice": "a second reset before the next step is an AssertionError if the first left jobs to flush (0.23.0)",
-    "stale_after_reset": "after a reset, blocks that left a window and were used anew since are stored again under"
+    "stale_after_reset": "after a reset, blocks that left a window and were reused since are stored again under"
                          " their old keys (0.23.0)",
     "part_of_a_slot": "a block of several GPU blocks is stored also if the leading ones left the window: its slot is"
-                      " ready, and a load reads what nobody wrote (0.23.0)",
+                      " ready, and a load reads bytes that were never written (0.23.0)",
     "load_beside_stores": "a preempted request that comes in again while its stores are under way may load: an"
                           " AssertionError (0.23.0, vllm#46014)",
 }
@@ -137,7 +137,7 @@ def corrected_halves(base: Any, scheduler_half: Any, worker_half: Any, worker_ty
                 self._skip_parts()
 
         def _forget_stale_blocks(self, scheduler_output: Any) -> None:
-            """Upstream looks for blocks that were used anew after the cursor only."""
+            """Upstream looks for reused blocks only after the cursor."""
             if not corrects("stale_after_reset"):
                 return super()._update_req_states(scheduler_output)
             groups = [group for status in self._req_status.values() for group in status.group_states]
@@ -150,7 +150,7 @@ def corrected_halves(base: Any, scheduler_half: Any, worker_half: Any, worker_ty
             return None
 
         def _skip_parts(self) -> None:
-            """Upstream passes over a block whose last GPU block is 0."""
+            """Upstream skips a block whose last GPU block is 0."""
             factor = self.config.block_size_factor
             for status in self._req_status.values():
                 for config, group in zip(self.config.kv_group_configs, status.group_states):

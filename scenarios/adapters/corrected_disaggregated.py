@@ -14,7 +14,7 @@ from scripted_transport import ScriptedTransport, is_heartbeat
 
 # Name -> what upstream does without it.
 CORRECTIONS = {
-    "reads_after_the_end": "what a producer gave back goes on being read, from blocks that are somebody else's by then,"
+    "reads_after_the_end": "a read of blocks that a producer gave back continues, over blocks of another request,"
                            " and the read succeeds",
     "expired_after_a_renewed": "a request whose lease was renewed keeps those after it from expiring (0.23.0,"
                                 " vllm#58222)",
@@ -23,10 +23,10 @@ CORRECTIONS = {
                          " an AssertionError (0.23.0, vllm#56104)",
     "blocks_from_the_end": "as many remote blocks as local ones are read, from the end: others, if there are blocks"
                            " after the prompt (vllm#50558)",
-    "load_of_one_token": "a prompt of one token is loaded, and then computed all the same",
+    "load_of_one_token": "a prompt of one token is loaded, and then still computed",
     "heartbeats_of_others": "one reader that is done stops the heartbeats of the others (0.23.0)",
     "finished_without_blocks": "a request that is finished while it is preempted is handed over without blocks: an"
-                               " AssertionError at the consumer; the producer's workers expect it for ever",
+                               " AssertionError at the consumer; the producer's workers expect it forever",
 }
 
 

@@ -19,7 +19,7 @@ CORRECTIONS = {
     "whole_load_failed": "a load of all tokens that shares its invalid blocks keeps them all: nothing to schedule, an"
                          " assertion (vllm#37827)",
     "lost_load_reserves": "blocks stay reserved for a request that lost all that was loaded (0.23.0)",
-    "never_fits": "a request that cannot fit is tried for ever (vllm#35541)",
+    "never_fits": "a request that cannot fit is tried forever (vllm#35541)",
 }
 
 

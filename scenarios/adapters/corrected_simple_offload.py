@@ -10,7 +10,7 @@ from typing import Any, FrozenSet, Iterable, List, Optional
 
 # Name -> what upstream does without it.
 CORRECTIONS = {
-    "stale_window_blocks": "a block that a window gave back and that was used anew is stored for the old request too,"
+    "stale_window_blocks": "a block that a window gave back and that was reused is stored for the old request too,"
                            " under its new key; the same block twice in one store corrupts the GPU's free queue",
     "flush_of_queued_copies": "a flush waits for the copies that the copying thread has started, not for queued ones",
     "evictions_reported_as_gpu": "evictions from CPU memory are reported as removals from the GPU's, and stores never",

@@ -10,7 +10,7 @@ from typing import Any, FrozenSet, Optional
 # Name -> what upstream does without it, and where that was seen in public.
 CORRECTIONS = {
     "negative_match": "a prompt that is found in files, but further in the GPU's cache, or that has one token, has a"
-                      " negative number of external tokens: what was found is computed anew, or what is not there"
+                      " negative number of external tokens: the hit is computed again, or tokens that do not exist"
                       " (vllm#53495)",
     "stores_uncomputed_tokens": "a prompt that a step computes in part is stored with that step: fewer blocks"
                                 " than its name says, or blocks with tokens that are not computed",

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Fetches the Python sources of vLLM releases to where the adapters look for them.
 
-pip downloads the wheel (270 to 430 MB) without its dependencies into a temporary folder; of it only the sources that
-the adapters may need are kept (a few MB), in ${XDG_CACHE_HOME:-~/.cache}/kvfence/vllm-<release>. Also installs cbor2
-and xxhash, which block hashes are computed with, and msgspec and pyzmq, which its publisher uses, if they are absent. A
-release that is there already is left alone.
+pip downloads the wheel (270 to 430 MB) without its dependencies into a temporary folder; only the sources that the
+adapters may need are kept (a few MB), in ${XDG_CACHE_HOME:-~/.cache}/kvfence/vllm-<release>. Also installs cbor2 and
+xxhash for block hashes, and msgspec and pyzmq for the publisher, if they are absent. A release that exists already is not
+fetched again.
 
 Exit status: 0 all there, 77 no network, 1 anything else.
 example: fetch_vllm.py 0.19.0 0.23.0

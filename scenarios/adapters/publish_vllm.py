@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Random traffic through the BlockPool of a real vLLM release, published by its own ZmqEventPublisher.
 
-The pool gets what a KV-cache manager asks of it: prompts with shared prefixes, some with images, an adapter or a salt,
+The pool gets the calls of a KV-cache manager: prompts with shared prefixes, some with images, an adapter or a salt,
 looked up, cached and freed in one group of whole blocks and, from 0.23.0 on, one of a sliding window with blocks twice
-as large. Events are annotated with the kind of their group, as the manager does. The publisher is upstream's but for
-one thing: its socket is XPUB where it is PUB, which is the same on the wire and shows who subscribes, so that nothing
-is published before `--subscribers` are there. Port * takes a free one; the first line on stdout has it.
+as large. Events are annotated with the kind of their group, as the manager does. The publisher is upstream's, except
+that its socket is XPUB instead of PUB, which is the same on the wire and reports subscriptions, so that nothing is
+published before there are `--subscribers`. Port * takes a free one; the first line on stdout has it.
 
 Exit status: 0 published, 1 no subscriber, or one that never left; 77 without the release, msgspec or pyzmq.
 example: publish_vllm.py 0.33.0 --commands 100000 --seed 1

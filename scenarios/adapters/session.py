@@ -1,9 +1,9 @@
 """A session that speaks the protocol of README.md, for any target.
 
 A target is a configuration, commands with their fields, and an implementation made from a configuration: an object with
-one method a command, named like its verb, that takes the command's fields in order and returns the answer as text
-(`error=none blocks=[1 2]`), and with `observe(state)`, which returns the text of what is observed after it;
-`observe_refused(state)`, where there is one, does so after a refused command.
+one method per command, named like its verb, that takes the command's fields in order and returns the answer as text
+(`error=none blocks=[1 2]`), and with `observe(state)`, which returns the text of the observation after it;
+`observe_refused(state)`, if there is one, does so after a refused command.
 """
 
 from __future__ import annotations

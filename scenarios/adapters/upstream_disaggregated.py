@@ -1,7 +1,7 @@
 """The NIXL connector of a real vLLM release at both ends of a pair, over a transport and a clock that are commands.
 
 NixlConnector, its scheduler halves, its workers, their topologies and KVOutputAggregator are upstream's. What stands
-in: the NIXL agents, the handshake (every rank knows whom it reads from), the model and its memory (one region, whose
+in: the NIXL agents, the handshake (every rank knows the ranks that it reads from), the model and its memory (one region, whose
 descriptors are block ids), the clock.
 """
 

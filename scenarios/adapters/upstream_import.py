@@ -2,8 +2,8 @@
 
 The modules that decide (block pool, hashes, requests, events, offloading) are plain Python, but importing them
 pulls in torch, the model zoo and the server. `use_release(folder)` loads exactly the modules named
-in `REAL_MODULES` from an unpacked wheel and answers every other import of vLLM, and those of
-`PLACEHOLDER_PACKAGES`, with modules of placeholders: neither a GPU nor torch is needed.
+in `REAL_MODULES` from an unpacked wheel and replaces every other import of vLLM, and those of
+`PLACEHOLDER_PACKAGES`, by modules of placeholders: neither a GPU nor torch is needed.
 `use_release(None)` is for a normally installed vLLM, with its dependencies.
 """
 

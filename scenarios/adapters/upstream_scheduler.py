@@ -1,12 +1,12 @@
 """The scheduler of a real vLLM release, its requests and the outputs of its model, each built from a few settings.
 
-Scheduler, AsyncScheduler, Request, KVCacheManager and ModelRunnerOutput are upstream's classes. What the engine puts
-around them is not loaded: the configuration is bags of the attributes that are read, a grammar does nothing but be
-there, the model is whoever calls `make_output`.
+Scheduler, AsyncScheduler, Request, KVCacheManager and ModelRunnerOutput are upstream's classes. The engine around them is
+not loaded: the configuration is objects with the attributes that are read, a grammar is an empty object, the caller of
+`make_output` is the model.
 
-Where upstream iterates a set of request ids, the order differs from process to process (Python salts the hashes of
-strings). Hand `finish_requests` one id at a time, and `make_output` sequences: what upstream only iterates stays in the
-caller's order.
+If upstream iterates a set of request ids, the order differs from process to process (Python salts the hashes of strings).
+Pass `finish_requests` one id at a time, and `make_output` sequences: what upstream only iterates keeps the caller's
+order.
 """
 
 from __future__ import annotations

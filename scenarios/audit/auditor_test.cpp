@@ -295,7 +295,7 @@ TEST(Auditor, FindsWrongHashesOfEachFunction) {
 }
 
 TEST(Auditor, ChecksHashesUnderARandomSeed) {
-  // The first block's parent is not known; those after it are recomputed all the same.
+  // The first block's parent is not known; those after it are still recomputed.
   const Prompt right(100);
   StoredText first{{std::string(32, 'r')}, "", {1, 2, 3, 4}};
   BlockHasher hasher;

@@ -124,7 +124,7 @@ TEST(Decode, ReadsABatchWhoseOwnFieldsAreOthers) {
   EXPECT_EQ(out.unknown_fields, 1U);
   EXPECT_EQ(out.batch.time, 7);
   EXPECT_EQ(out.batch.data_parallel_rank, 3U);
-  // Without a rank the events are decoded all the same.
+  // Without a rank the events are still decoded.
   ASSERT_TRUE(decode(batch(3, "\x07", text), out));
   ASSERT_EQ(out.problems.size(), 1U);
   EXPECT_EQ(out.problems[0].found, "a text of 5 bytes");

@@ -68,7 +68,7 @@ struct Outgoing {
   std::string truth;      ///< what is held after it, as lines of the truth
   bool is_sent = true;    ///< to subscribers
   bool is_kept = true;    ///< for replay
-  bool restarts = false;  ///< is the first one of an engine that started anew
+  bool restarts = false;  ///< is the first one of a restarted engine
   bool is_cut = false;    ///< half of the payload is sent
 };
 

@@ -663,7 +663,7 @@ class ReplayThroughTheScheduler(Command):
         for arguments in (("--hash-algorithm", "sha256_cbor"), ("--interval-ms", "1"), ("--priorities", "9")):
             self.assertEqual(self.figures(*arguments), plain, arguments)
 
-    def test_a_planted_bug_alone_meets_nobody_who_disagrees(self):
+    def test_a_planted_bug_alone_has_nothing_to_disagree_with(self):
         for target, bug in (("block_pool", "free_reverses_list"), ("scheduler", "free_reverses_list"),
                             ("offload", "freed_slots_oldest_first")):
             done = self.expect(AGREE, "replay", str(EXCERPT), "--requests", "9", "--target", target, "--only", "optimized",

@@ -294,7 +294,7 @@ TEST(OutsideImplementation, HugeLine) {
             "wrote a line of more than 16777216 bytes w");
 }
 
-TEST(OutsideImplementation, AnswersThatNobodyAskedFor) {
+TEST(OutsideImplementation, UnexpectedAnswers) {
   EXPECT_EQ(reset_failure(canned({kHello + "\n-> error=none"})).substr(0, 23),
             "sent malformed output: ");
   // Two answers to `config`, written at once.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Records all traces anew from the real vLLM: scenarios/traces/refresh.sh [KVFENCE]
+# Records all traces again from the real vLLM: scenarios/traces/refresh.sh [KVFENCE]
 # KVFENCE is the program, build/release/scenarios/kvfence by default; needs both releases
 # (scenarios/adapters/fetch_vllm.py). The two are recorded side by side. Exit codes: those of kvfence.
 set -euo pipefail
@@ -65,7 +65,7 @@ release_of() {
     text "engine.$name" engine "assembly=$name"
     assembly "$name"
   done
-  # Kinds of attention that are seldom drawn; a filter that forgets; what else is drawn but now and then.
+  # Kinds of attention that are rarely drawn; a filter that forgets; other settings that are rarely drawn.
   digests kv_cache.cross tight kv_cache 111 20 200 enable_caching=false \
     "groups=[(full block_size=4) (cross block_size=4)]"
   digests offload.filter tight offload 111 20 200 store_threshold=2 max_tracker_size=8
