@@ -381,7 +381,7 @@ class MultiOfPair(OfPair, UpstreamMulti):
         return output.kv_connector_metadata.metadata[place]
 
     def _run_step(self, sampled: Dict[str, list]) -> str:
-        self._told_now = []
+        self._finished_now = []
         return UpstreamMulti._run_step(self, sampled)
 
     def _end(self, code: str) -> str:

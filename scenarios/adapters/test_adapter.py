@@ -1609,7 +1609,7 @@ class Release023(Release):
                            *[command for command, _ in TIERED_CONNECTOR])[2:]
         self.check_replies(replies, TIERED_CONNECTOR)
 
-    def test_multi_tells_of_new_requests(self):
+    def test_multi_notifies_of_new_requests(self):
         (reply,) = self.ask("target engine", "config profile=v0.23 connectors=[(multi children=[(scripted) (scripted)])]",
                             "add_request id=A tokens=[1]")[2:]
         self.assertEqual([call.fields["method"] for call in reply["connector_calls"]][-2:], ["on_new_request"] * 2)

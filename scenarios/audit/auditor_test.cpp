@@ -128,7 +128,7 @@ TEST(Auditor, FindsNothingInWhatACorrectEngineDoes) {
   EXPECT_EQ(engine.auditor.views()[0].hashes, "sha256_cbor with seed '0'");
 }
 
-TEST(Auditor, FindsNothingWhereExtraKeysAreNotTold) {
+TEST(Auditor, FindsNothingWhereEventsLackExtraKeys) {
   // The salt belongs to the first block, which was skipped.
   StoredText salted = prompt().text(0, 4);
   salted.hashes = {std::string(32, 's')};
@@ -216,7 +216,7 @@ TEST(Auditor, FindsThatABlockBeforeTheParentIsGone) {
             Names{});
 }
 
-TEST(Auditor, AMirrorThatAReplayHealedIsTheWholeOne) {
+TEST(Auditor, AMirrorFilledByAReplayIsComplete) {
   Engine whole;
   Engine healed;
   const auto payload_of_number = [](std::uint64_t sequence) {
@@ -316,7 +316,7 @@ TEST(Auditor, ChecksHashesUnderARandomSeed) {
             Names{"wrong_hash"});
 }
 
-TEST(Auditor, FindsHashesOfAnotherKindThanTheUserSays) {
+TEST(Auditor, FindsHashesOfAnotherKindThanTheUserNames) {
   AuditRules rules;
   rules.checks.hash_function = HashFunction::kXxhashCbor;
   Auditor auditor(rules);
@@ -452,7 +452,7 @@ TEST(Auditor, FindsNothingInRanksOnOneEndpoint) {
   }
 }
 
-TEST(Auditor, BelievesWhoItMeetsUnderWay) {
+TEST(Auditor, AcceptsAnEngineThatItJoinsUnderWay) {
   EXPECT_EQ(Engine().send_as(7, {removed(prompt().hashes[0]), prompt().stored(2, 3)}).found(),
             Names{});
 }

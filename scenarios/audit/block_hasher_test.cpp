@@ -80,7 +80,7 @@ TEST(BlockHasher, IsPythons) {
             "9bd96a485ad84efdafb72ee48a1d7a69bcead0f8f0433173941b276b9581eef0");
 }
 
-TEST(BlockHasher, SaysWhatEventsDoNotSay) {
+TEST(BlockHasher, FailsIfEventsLackTheInput) {
   BlockHasher hasher;
   BlockHash hash;
   const std::vector<Key> no_offset = {{Key::Kind::kItem, "img", {}}};

@@ -113,7 +113,7 @@ TEST(Decode, CountsUnknownFields) {
   EXPECT_EQ(out.unknown_fields, 3U);
 }
 
-TEST(Decode, ReadsABatchWhoseOwnFieldsAreOthers) {
+TEST(Decode, ReadsABatchWithOtherFieldsOfItsOwn) {
   const auto batch = [](std::size_t num_fields, std::string_view time, std::string_view rest) {
     return Pack().list(num_fields).raw(time).list(1).raw(removed_array()).raw(rest).done();
   };
@@ -137,7 +137,7 @@ TEST(Decode, ReadsABatchWhoseOwnFieldsAreOthers) {
   EXPECT_EQ(out.problems.at(0).expected, "the time of the batch");
 }
 
-TEST(Decode, KeepsWhatStandsBeforeACut) {
+TEST(Decode, KeepsTheEventsBeforeACut) {
   const std::string whole = batch_of({stored_map(), removed_array(), stored_map()});
   for (std::size_t size = 0; size < whole.size(); ++size) {
     DecodedBatch out;

@@ -35,7 +35,7 @@ TEST(BlockTable, IsAMap) {
   EXPECT_EQ(table.find(7), nullptr);
 }
 
-TEST(BlockTable, TakesAHundredBytesABlock) {
+TEST(BlockTable, TakesAHundredBytesPerBlock) {
   BlockTable table;
   for (HashId id = 1; id <= 1'000'000; ++id) {
     table.at(id * 0x9E37'79B9'7F4A'7C15);

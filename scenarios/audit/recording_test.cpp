@@ -35,7 +35,7 @@ TEST(Recording, ReadsWhatWasWritten) {
   EXPECT_FALSE(reader.cut());
 }
 
-TEST(Recording, CutAtAnyByteKeepsWhatIsWhole) {
+TEST(Recording, CutAtAnyByteKeepsTheWholeRecords) {
   const std::string text = recorded();
   std::string first(kRecordingHead);
   append_record(first, arrivals()[0]);

@@ -126,7 +126,7 @@ TEST(Check, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(check(kMakePool, of_scenario));
 }
 
-TEST(Check, EndsWhereItsCallerSaysSo) {
+TEST(Check, EndsWhenItsCallerStopsIt) {
   CheckOptions options;
   options.keep_going = [](std::uint64_t, std::uint64_t) { return false; };
   const auto report = check(kMakePool, options);

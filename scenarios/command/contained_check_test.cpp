@@ -244,7 +244,7 @@ TEST(ContainedCheck, ReportsAnException) {
   EXPECT_EQ(outcome.report.divergence->message, "optimized threw an exception: no such block");
 }
 
-TEST(ContainedCheck, SaysWhichSideItWas) {
+TEST(ContainedCheck, NamesTheSideThatFailed) {
   const TargetSides& sides = block_pool_sides();
   const ContainedCheck check =
       check_of(sides, {[&]() -> std::unique_ptr<Implementation> {
@@ -290,7 +290,7 @@ TEST(ContainedCheck, NamesTheEpisodeOfAFileThatCrashes) {
   EXPECT_EQ(scenario->steps.size(), 2);
 }
 
-TEST(ContainedCheck, NamesTheWholeCheckWhereNoEpisodeShowsIt) {
+TEST(ContainedCheck, NamesTheWholeCheckIfNoEpisodeReproducesIt) {
   const ContainedCheck check =
       check_of(block_pool_sides(), {.command = 7, .spares_first_episode = true});
   CheckOptions options = commands(1'000);

@@ -167,7 +167,7 @@ class LeftOut(Command):
         again = self.json_of(DISAGREEMENT, *found["reproduce"].split()[1:], "--no-shrink")
         return again["reports"][0]
 
-    def test_check_sees_what_those_see_that_judge(self):
+    def test_only_the_selected_oracles_judge(self):
         self.assertEqual(self.check(AGREE, self.ORDER, "rules")["oracles"], "rules")
         for oracles, oracle in (("rules", self.RULE), ("lockstep", "lockstep"), ("rules,lockstep", "lockstep")):
             found = self.check(DISAGREEMENT, self.COUNT, oracles)
@@ -234,14 +234,14 @@ class Outside(Command):
         self.assertIn("--planted-bug: found 'nope', expected one of", self.expect(BAD_INPUT, *serve, "nope").stderr)
         self.assertIn("excludes", self.expect(BAD_INPUT, *serve, "free_reverses_list", "--reference").stderr)
 
-    def test_a_child_that_is_none(self):
+    def test_a_command_that_is_no_implementation(self):
         for command, words in (("exit 3", "exited with status 3"), ("echo hi; cat", "sent malformed output: found 'hi'")):
             self.assertIn(words, self.check(DISAGREEMENT, command).stdout, command)
         done = self.check(CANNOT_RUN, "no-such-command-here", "--jobs", "4")
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertIn("no-such-command-here: exited with status 127", done.stderr)
 
-    def test_what_it_does_not_have_is_left_out_and_named(self):
+    def test_what_the_child_does_not_have_is_left_out_and_named(self):
         child = f"python3 -B {HERE / 'adapters' / 'minimal_pool.py'}"
         for jobs in ("1", "3"):
             result = self.json_of(AGREE, "check", "--target", "block_pool", "--commands", "4000", "--sut", child,
@@ -284,7 +284,7 @@ class Outside(Command):
             self.assertGreater(result["commands"], 0)
             self.assertLess(result["seconds"], 10)
 
-    def test_silence_is_found_though_the_time_is_up(self):
+    def test_a_timeout_is_found_though_the_time_is_up(self):
         child = "read a; echo '-> implementation=mute'; read b; echo '->'; cat >/dev/null"
         done = self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--seconds", "0.5", "--timeout", "1",
                            "--no-shrink", "--jobs", "1", "--sut", child)
@@ -382,7 +382,7 @@ class Digests(Command):
                     "--digests", "16", "--out", name, *arguments)
         return self.folder / name
 
-    def test_stand_for_the_text(self):
+    def test_digests_stand_for_the_text(self):
         path = self.record("a.kvs.gz")
         text = gzip.decompress(path.read_bytes()).decode()
         self.assertEqual(text.count(" -> digest=0x"), 3 * 4)
@@ -400,7 +400,7 @@ class Digests(Command):
         self.assertIn("reproduce: kvfence run a.shrunk.kvs --planted-bug free_reverses_list", done.stdout)
         self.assertNotIn("digest", (self.folder / "a.shrunk.kvs").read_text())
 
-    def test_a_record_that_is_not_met_says_how_to_have_its_text(self):
+    def test_a_record_that_is_not_met_says_how_to_get_its_text(self):
         text = gzip.decompress(self.record("a.kvs.gz").read_bytes()).decode()
         at = text.rindex("digest=0x") + len("digest=0x")
         self.write("b.kvs", text[:at] + ("1" if text[at] == "0" else "0") + text[at + 1:])
@@ -462,7 +462,7 @@ class Explain(Command):
 
     RACE = "cases/worker/races/store_before_compute.kvs"
 
-    def test_tells_what_the_device_did(self):
+    def test_shows_what_the_device_did(self):
         text = self.expect(AGREE, "explain", str(HERE / self.RACE)).stdout
         self.assertIn("store    waits for event 0: forward 2", text)
         self.assertIn("Every two accesses to the same bytes, one a write, are ordered.", text)
@@ -481,7 +481,7 @@ class Explain(Command):
         events = json.loads((self.folder / "a.json").read_text())["traceEvents"]
         self.assertEqual([event["ph"] for event in events if event.get("cat") == "race"], ["s", "f"])
 
-    def test_tells_what_an_engines_devices_did(self):
+    def test_shows_what_an_engines_devices_did(self):
         name = str(HERE / "cases/engine/offloading_on_device/races/store_reads_a_preempted_block.kvs")
         self.assertIn("Every two accesses to the same bytes, one a write, are ordered.",
                       self.expect(AGREE, "explain", name).stdout)
@@ -615,7 +615,7 @@ class ReplayGolden(Command):
             ElementTree.fromstring(outputs["svg"])
         return outputs
 
-    def test_outputs_are_as_they_were(self):
+    def test_outputs_have_not_changed(self):
         for name, arguments in self.CASES.items():
             for kind, output in self.outputs_of(*arguments).items():
                 file = self.GOLDEN / f"{name}.{kind}"
@@ -931,7 +931,7 @@ class Audit(Command):
         self.assertIn("kvfence-audit 1", self.expect(BAD_INPUT, "audit", "text.kva").stderr)
         self.expect(BAD_INPUT, "audit", "text.kva", "--endpoint", "tcp://127.0.0.1:1")
 
-    def test_an_endpoint_that_is_none_or_silent(self):
+    def test_an_invalid_and_an_idle_endpoint(self):
         done = self.kvfence("audit", "--endpoint", "nowhere", "--for", "0.01")
         if done.returncode == CANNOT_RUN:
             self.skipTest("this build has no ZeroMQ")
@@ -939,8 +939,8 @@ class Audit(Command):
         live = ("audit", "--endpoint", "tcp://127.0.0.1:1", "--for", "0.01")
         done = self.expect(BAD_INPUT, *live, "--replay-endpoint", "nowhere")
         self.assertIn("--replay-endpoint: found 'nowhere'", done.stderr)
-        silent = self.expect(AGREE, *live)
-        self.assertIn("tcp://127.0.0.1:1: no message arrived\n", silent.stdout)
+        idle = self.expect(AGREE, *live)
+        self.assertIn("tcp://127.0.0.1:1: no message arrived\n", idle.stdout)
         both = self.json_of(AGREE, *live, "--endpoint", "tcp://127.0.0.1:2")
         self.assertEqual(both["source"], "tcp://127.0.0.1:1, tcp://127.0.0.1:2")
 
@@ -958,7 +958,7 @@ class Audit(Command):
             live.terminate()
             self.assertEqual(live.wait(timeout=30), AGREE)
 
-    def test_a_publisher_that_dies_and_returns(self):
+    def test_a_publisher_that_exits_and_returns(self):
         os.mkfifo(self.folder / "live.kva")
 
         def start(*arguments):
@@ -1005,7 +1005,7 @@ class Pages(Command):
 
     CHECKS = {"man": ("man", "--warnings", "-l"), "bash": ("bash", "-n"), "zsh": ("zsh", "-n"), "fish": ("fish", "-n")}
 
-    def test_each_subcommand_and_option_of_the_help_stands_in_them(self):
+    def test_they_have_each_subcommand_and_option_of_the_help(self):
         pages = {what: self.expect(AGREE, "generate", what).stdout for what in self.CHECKS}
         man = pages["man"].replace("\\-", "-")
         commands = re.findall(r"^  ([a-z]+) ", self.expect(AGREE, "--help").stdout.split("Subcommands:")[1], re.MULTILINE)
@@ -1024,7 +1024,7 @@ class Pages(Command):
                 self.assertIn(f"'--{option}[", zsh, command)
                 self.assertRegex(pages["fish"], rf"__fish_seen_subcommand_from {command}'.* -l {option}\b")
 
-    def test_their_readers_take_them(self):
+    def test_their_readers_accept_them(self):
         for what, check in self.CHECKS.items():
             page = self.write(f"kvfence.{what}", self.expect(AGREE, "generate", what).stdout.rstrip("\n"))
             if shutil.which(check[0]) is None:
@@ -1072,7 +1072,7 @@ class Publish(Command):
                 held = sum(len(line["added"]) - len(line["removed"]) for line in truth)
                 self.assertEqual(held, found["gpu_blocks"] if target is self.POOL else held)
 
-    def test_faults_are_said_and_found(self):
+    def test_faults_are_listed_and_found(self):
         for fault, rule in (("lost@20", "lost"), ("removed_twice@20", "removed_too_often"), ("malformed@3", "malformed")):
             published = self.published(*self.POOL, "--inject", fault)
             (injected,) = published["injected"]
@@ -1081,7 +1081,7 @@ class Publish(Command):
             self.assertEqual([finding["rule"] for finding in found["findings"]], [rule])
         self.assertEqual(len(self.published(*self.POOL, "--inject", "lost@20/50")["injected"]), 4)
 
-    def test_a_planted_bug_publishes_what_it_believes(self):
+    def test_a_planted_bug_publishes_its_events(self):
         self.published(*self.POOL, "--planted-bug", "removed_event_dropped_on_reuse", "--truth", "truth.jsonl")
         found = self.json_of(DISAGREEMENT, "audit", "a.kvev", "--num-blocks", "999")
         self.assertIn("too_many_blocks", {finding["rule"] for finding in found["findings"]})
@@ -1105,7 +1105,7 @@ class List(Command):
         self.assertIn("kv_cache", self.json_of(AGREE, "list")["targets"])
         self.expect(BAD_INPUT, "list", "nothing")
 
-    def test_bugs_stand_under_their_assembly(self):
+    def test_bugs_are_listed_under_their_assembly(self):
         listed = self.json_of(AGREE, "list", "planted-bugs")
         self.assertEqual(set(listed), set(TARGETS) - {"engine"} | {f"engine.{name}" for name in ASSEMBLIES})
         for name, bugs in listed.items():
@@ -1121,7 +1121,7 @@ class List(Command):
         self.assertEqual(self.expect(AGREE, "list", "left-out").stdout,
                          (HERE.parent / "properties" / "left_out.md").read_text())
 
-    def test_factors_stand_under_their_part(self):
+    def test_factors_are_listed_under_their_part(self):
         listed = self.json_of(AGREE, "list", "factors", "--target", "eviction", "--configurations", "2000")["eviction"]
         self.assertEqual(sum(int(count) for count in re.findall(r"(?:lru|arc) (\d+)", listed["policy"])), 2000)
         self.assertGreater(int(listed["pairs drawn"]), 30)

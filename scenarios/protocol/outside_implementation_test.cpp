@@ -189,7 +189,7 @@ TEST(OutsideImplementation, ObservesHasToNameWhatCanBeCompared) {
   }
 }
 
-TEST(OutsideImplementation, SaysWhatItDoesNotReport) {
+TEST(OutsideImplementation, ListsWhatItDoesNotReport) {
   OutsideImplementation outside(
       BlockPoolTarget::description(),
       canned({"-> implementation=toy observes=[error hit blocks success events num_free_blocks "
@@ -270,7 +270,7 @@ TEST(OutsideImplementation, MalformedOutput) {
             "at reset: sent malformed output: found '");
 }
 
-TEST(OutsideImplementation, KeysThatItSaidNotToReportAreMalformed) {
+TEST(OutsideImplementation, KeysMissingFromObservesAreMalformed) {
   EXPECT_EQ(
       first_answer_failure(canned({"-> implementation=toy observes=[error blocks num_free_blocks]",
                                    "->", "-> error=none num_free_blocks=1 usage=0.5"})),

@@ -56,7 +56,7 @@ TEST(Serve, AnswersEveryLine) {
       "num_cached_keys=0 usage=0.33333333333333337\n");
 }
 
-TEST(Serve, SaysWhatItCannotDoOrUnderstand) {
+TEST(Serve, RefusesWhatItDoesNotSupportOrUnderstand) {
   EXPECT_EQ(answers({"target offload"}), "-> unsupported=\"only target block_pool\"\n");
   EXPECT_EQ(answers({"take_events"}), "-> malformed=\"a command before config\"\n");
   EXPECT_EQ(answers({"config num_gpu_blocks=0"}).substr(0, 16), "-> unsupported=\"");

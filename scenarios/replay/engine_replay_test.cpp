@@ -187,7 +187,7 @@ TEST(EngineReplay, KeepsTheCommandsThatLeadToADivergence) {
   EXPECT_EQ(result.scenario->steps.size(), result.divergence->step + 1);
 }
 
-TEST(EngineReplayOfTheExcerpt, SaysWhatARunWithoutACacheSays) {
+TEST(EngineReplayOfTheExcerpt, HasTheOutputOfARunWithoutACache) {
   const EngineReplayResult result = in_lockstep(excerpt(kMooncakeBlockTokens), {});
 
   EXPECT_EQ(result.completed, 600U);

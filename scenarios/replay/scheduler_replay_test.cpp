@@ -113,7 +113,7 @@ TEST(SchedulerReplay, CountsTimeFromTheFirstArrivalAndKeepsTheOrder) {
   EXPECT_EQ(result.end_us, 5'000U);
 }
 
-TEST(SchedulerReplay, FindsThePrefixesThatTheTraceSays) {
+TEST(SchedulerReplay, FindsThePrefixesOfTheTrace) {
   // [1 2], [1 3]: one block of four. [1 2] again: the last block still has to be computed.
   const auto traffic = [](std::uint64_t ms, std::vector<std::uint32_t> ids) {
     return MooncakeRequest{ms, 8, 1, std::move(ids)};
@@ -295,7 +295,7 @@ TEST(SchedulerReplay, MakesPromptsOfHashIds) {
   EXPECT_EQ(prompt_of(traced, 4), (std::vector<TokenId>{900, 1, 2, 3, 5, 1, 2}));
 }
 
-TEST(SchedulerReplay, KnowsPercentiles) {
+TEST(SchedulerReplay, ComputesPercentiles) {
   std::vector<std::uint64_t> values(100);
   std::iota(values.rbegin(), values.rend(), 1);
   const Distribution distribution = distribution_of(values);

@@ -97,7 +97,7 @@ TEST(EngineRaces, EachEndsWithAWrongToken) {
   }
 }
 
-TEST(EngineRaces, OfBlocksWithANewOwnerAreSeenAsRacesFirst) {
+TEST(EngineRaces, OfBlocksWithANewOwnerAreReportedAsRacesFirst) {
   std::size_t num_seen = 0;
   for (const RaceFile& file : race_files()) {
     if (file.scenario.config.as<engine::Config>().tokens_only) continue;
