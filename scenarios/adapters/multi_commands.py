@@ -139,7 +139,7 @@ class UpstreamMulti(UpstreamScheduler):
                   if not isinstance(child, (Scripted, Nixl))]
         if others:
             # Each of them has copies or storage of its own, which only its own commands' classes report.
-            raise Unsupported(f"(multi ...) over {', '.join(others)}: upstream's is served over Scripted and Nixl alone")
+            raise Unsupported(f"(multi ...) over {', '.join(others)}: upstream's is served only over Scripted and Nixl")
         self._uncorrected = uncorrected
         self._start_engine(modules, config, world)
 

@@ -177,13 +177,13 @@ def main() -> int:
     parser.add_argument("release", help="such as 0.33.0")
     parser.add_argument("--commands", type=int, default=5000, help="calls of the pool (default: 5000)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--num-blocks", type=int, default=200, help="of the pool, with the null block (default: 200)")
+    parser.add_argument("--num-blocks", type=int, default=200, help="blocks of the pool, with the null block (default: 200)")
     parser.add_argument("--hash-algorithm", default="xxhash_cbor", help="the seed is 0 (default: xxhash_cbor)")
-    parser.add_argument("--int-hashes", action="store_true", help="64 bits of a hash, upstream's default")
+    parser.add_argument("--int-hashes", action="store_true", help="publish 64 bits of a hash, upstream's default")
     parser.add_argument("--endpoint", default="tcp://*:*")
     parser.add_argument("--replay-endpoint", default="tcp://*:*")
     parser.add_argument("--topic", default="")
-    parser.add_argument("--subscribers", type=int, default=1, help="are waited for (default: 1)")
+    parser.add_argument("--subscribers", type=int, default=1, help="wait for this many first (default: 1)")
     options = parser.parse_args()
     try:
         import msgspec._utils  # noqa: F401 before the release, which would get placeholders
@@ -202,7 +202,7 @@ def main() -> int:
     print(f"publishing on {ends[0]}, replay on {ends[1]}", flush=True)
     count = wait_for(publisher._pub, options.subscribers, 0)
     if count is None:
-        print("publish_vllm.py: no subscriber came", file=sys.stderr)
+        print("publish_vllm.py: no subscriber connected", file=sys.stderr)
         return 1
     num_messages = num_events = 0
     while traffic.num_commands < options.commands:

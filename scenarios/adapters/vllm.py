@@ -142,7 +142,7 @@ def main() -> int:
     parser.add_argument("--release", metavar="VERSION", help="such as 0.19.0")
     parser.add_argument("--path", metavar="FOLDER", help="where a wheel was unpacked; contains vllm/")
     parser.add_argument("--uncorrected", metavar="NAME", action="append", default=[], choices=CORRECTIONS,
-                        help=f"leaves a fault of upstream's scheduler or connectors in: {', '.join(CORRECTIONS)}")
+                        help=f"keeps a fault of upstream's scheduler or connectors: {', '.join(CORRECTIONS)}")
     arguments = parser.parse_args()
     uncorrected = frozenset(arguments.uncorrected)
     upstream = Upstream(arguments.release, arguments.path)

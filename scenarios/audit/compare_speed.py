@@ -111,7 +111,7 @@ def main(kvfence, path, function="xxhash_cbor"):
         if found["findings"] or theirs != ours:
             print(f"compare_speed.py: found {theirs}, expected {ours}", file=sys.stderr)
             return 1
-    print(f"{indexer.events:,} events: kvfence audit {max(audited):,.0f} a second, plain Python {max(python):,.0f}")
+    print(f"{indexer.events:,} events: kvfence audit {max(audited):,.0f} per second, plain Python {max(python):,.0f}")
     return 0
 
 
