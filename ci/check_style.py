@@ -117,6 +117,33 @@ def long_comment(source):
         yield from search(source, r"^\s*//.{99,}$", "a comment of more than 100 columns")
 
 
+# These name the words; the change log keeps what it said.
+OWN_WORDS = ("ci/check_style.py", "ci/test_lint.py", "CHANGELOG.md")
+# Words that are not used here: the word, lines in which it is allowed, what to write instead.
+WORDS = (
+    (r"\b(behind)\b", r"\b(left|leaves?|leaving|stays?|falls?|is|furthest) (\w+ )?behind\b|behind the tier's back", "after"),
+    (r"\b((?:un)?told|tell(?:s|ing)?)\b", r"\bapart\b|\btells? .* from\b", "reports, sends, notifies or shows"),
+    (r"\b(babbl\w*|dear|ledgers?)\b", None, "malformed output, expensive, model"),
+    (r"\b((?:one|once|twice|digits|ns|us|ms) an?) (?:block|call|entry|event|group|hash|interval|job|key|layer"
+     r"|page|rank|request|round|slot|step|token)\b(?! (?:earlier|of the))", None, "per"),
+)
+
+
+@rule("plain-words")
+def plain_words(source):
+    # Of data, what was written by hand: the comments of scenarios.
+    is_scenario = source.path.startswith("scenarios/cases/")
+    if source.path in OWN_WORDS or (source.is_data and not is_scenario):
+        return
+    for number, line in enumerate(source.lines, start=1):
+        if is_scenario and not line.startswith("#"):
+            continue
+        for word, exception, instead in WORDS:
+            found = re.search(word, line, re.IGNORECASE)
+            if found and not (exception and re.search(exception, line, re.IGNORECASE)):
+                yield number, f"'{found.group(1)}' is not a word of this house: {instead}"
+
+
 @rule("trailing-space")
 def trailing_space(source):
     if not source.is_data:

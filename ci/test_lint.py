@@ -47,6 +47,12 @@ STYLE_SAMPLES = {
     ],
     "assert": [("a.cpp", "ass" "ert(x);\n", "static_assert(x);\nKVFENCE_CHECK(x);\n")],
     "long-comment": [("a.cpp", "// " + "x" * 98 + "\n", "// " + "x" * 97 + "\n")],
+    "plain-words": [
+        ("a.cpp", "// The block be" "hind it.\n", "// The block after it. Nothing is left be" "hind.\n"),
+        ("a.md", "A worker te" "lls the scheduler.\n", "A worker reports to the scheduler; a hash te" "lls blocks apart.\n"),
+        ("a.md", "One a" " request.\n", "One per request.\n"),
+        ("scenarios/cases/a.kvs", "# It is to" "ld.\n", "finish request=told\n"),
+    ],
     "trailing-space": [("a.cpp", "int a; \n", "int a;\n"), ("a.md", "text\t\n", "text\n")],
     "tab": [("a.cpp", "\tint a;\n", "  int a;\n")],
     "final-newline": [("a.cpp", "int a;", "int a;\n"), ("a.md", "a\n\n", "a\n")],

@@ -1,8 +1,8 @@
 #pragma once
 
 /// The file tier: a secondary tier that keeps each block in a file of its own. This file states its
-/// rules once, down to the order of file operations, which decides what a failed operation leaves
-/// behind; `reference/` (in memory) and `optimized/` (on files) implement them independently.
+/// rules once, down to the order of file operations, which decides the state after a failed
+/// operation; `reference/` (in memory) and `optimized/` (on files) implement them independently.
 /// optimized/file_formats.md describes the format of the files, and what the tier guarantees when a
 /// process is killed.
 ///

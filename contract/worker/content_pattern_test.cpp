@@ -1,5 +1,5 @@
-/// Goal: any 16 bytes of a block say whose they are; each kind of wrong content is told from the
-/// others and names its owner; what was never written is never taken for written.
+/// Goal: any 16 bytes of a block say whose they are; each kind of wrong content differs
+/// from the others and names its owner; what was never written is never taken for written.
 
 #include "contract/worker/content_pattern.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// An implementation and a witness: the same implementation with other parts. The witness tells
-/// faults of those parts from faults of what both have in common.
+/// An implementation and a witness: the same implementation with other parts. The witness
+/// separates faults of those parts from faults of what both have in common.
 
 #include <cstddef>
 #include <functional>
