@@ -258,7 +258,7 @@ std::string to_text(const Report& report) {
   add_row(out, "source", report.source);
   add_row(out, "ran",
           count_text(report.commands, "command") + " in " + number_text(report.seconds) + " s, " +
-              number_text(report.commands_per_second()) + " a second, " +
+              number_text(report.commands_per_second()) + " per second, " +
               count_text(report.disagreements, "disagreement"));
   if (report.oracles != Oracles{}) add_row(out, "oracles", to_text(report.oracles) + " alone");
   for (const auto& number : report.numbers) add_row(out, number.first, number_text(number.second));

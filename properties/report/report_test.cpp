@@ -49,7 +49,7 @@ TEST(ReportText, OfAnAgreement) {
   EXPECT_EQ(to_text(report),
             "agree block_pool: optimized equals reference\n"
             "  source     random, seed 7\n"
-            "  ran        1,000 commands in 0.25 s, 4,000 a second, 0 disagreements\n"
+            "  ran        1,000 commands in 0.25 s, 4,000 per second, 0 disagreements\n"
             "  episodes   5\n"
             "  reached    2 of 2 situations, the rarest refused, 3 times\n");
 }
@@ -60,7 +60,7 @@ TEST(ReportText, NamesTheOraclesIfOneIsLeftOut) {
   EXPECT_EQ(to_text(report),
             "agree block_pool: optimized holds\n"
             "  source     random, seed 7\n"
-            "  ran        1,000 commands in 0.25 s, 4,000 a second, 0 disagreements\n"
+            "  ran        1,000 commands in 0.25 s, 4,000 per second, 0 disagreements\n"
             "  oracles    expectation,rules alone\n");
   EXPECT_NE(to_json(report).find(R"("oracles":"expectation,rules")"), std::string::npos);
 }
@@ -76,7 +76,7 @@ TEST(ReportText, ListsWhatTheVerdictDoesNotCover) {
   EXPECT_EQ(to_text(report),
             "agree block_pool: optimized equals reference\n"
             "  source     random, seed 7\n"
-            "  ran        1,000 commands in 0.25 s, 4,000 a second, 0 disagreements\n"
+            "  ran        1,000 commands in 0.25 s, 4,000 per second, 0 disagreements\n"
             "  compared   error blocks\n"
             "             " +
                 std::string(90, 'x') +
@@ -110,7 +110,7 @@ TEST(ReportText, OfADisagreementShowsTheReferenceAsExpected) {
             "  actual     [3 10 2]  optimized\n"
             "                ^\n"
             "  source     random, seed 7\n"
-            "  ran        1,000 commands in 0.25 s, 4,000 a second, 1 disagreement\n"
+            "  ran        1,000 commands in 0.25 s, 4,000 per second, 1 disagreement\n"
             "scenario, 2 commands, shrunk from 812:\n"
             "  # shrunk\n"
             "  target block_pool\n"
@@ -187,7 +187,7 @@ TEST(ReportText, FailsWhereAGoalIsNotReached) {
   EXPECT_EQ(to_text(report),
             "FAIL block_pool: 1 goal not reached\n"
             "  source     random, seed 7\n"
-            "  ran        1,000 commands in 0.25 s, 4,000 a second, 0 disagreements\n"
+            "  ran        1,000 commands in 0.25 s, 4,000 per second, 0 disagreements\n"
             "  reached    0 of 1 situation\n"
             "  MISSED     eviction, 0 times, at least 1 wanted\n");
 }
@@ -242,7 +242,7 @@ TEST(ReportJunit, HoldsSeveralReports) {
             "      <failure message=\"FAIL block_pool: 1 goal not reached\" type=\"reach\">"
             "FAIL block_pool: 1 goal not reached\n"
             "  source     a&lt;b&gt;&amp;&quot;c&quot;.kvs\n"
-            "  ran        1,000 commands in 0.25 s, 4,000 a second, 0 disagreements\n"
+            "  ran        1,000 commands in 0.25 s, 4,000 per second, 0 disagreements\n"
             "  reached    0 of 1 situation\n"
             "  MISSED     eviction, 0 times, at least 1 wanted\n"
             "</failure>\n"

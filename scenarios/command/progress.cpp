@@ -55,7 +55,7 @@ void Progress::show(std::uint64_t done, std::uint64_t total, double seconds_max)
   const double rate = static_cast<double>(done) / elapsed;
   std::string line = with_thousands(done);
   if (total > 0) line += " of " + with_thousands(total);
-  line += " " + what_ + ", " + with_thousands(static_cast<std::uint64_t>(rate)) + " a second";
+  line += " " + what_ + ", " + with_thousands(static_cast<std::uint64_t>(rate)) + " per second";
   double left = -1;
   if (total > 0 && rate > 0) left = static_cast<double>(total - std::min(done, total)) / rate;
   if (seconds_max > 0) {

@@ -40,7 +40,7 @@ class Progress {
   /// what: "commands", "requests". A quiet one keeps time and prints nothing.
   Progress(std::string_view what, bool quiet);
 
-  /// Cheap enough to be called thousands of times a second. Either bound may be 0: unknown.
+  /// Cheap enough to be called thousands of times per second. Either bound may be 0: unknown.
   void show(std::uint64_t done, std::uint64_t total, double seconds_max = 0);
 
   /// Calls it, and always returns true.

@@ -33,7 +33,7 @@ namespace kvfence {
 struct TrafficReplayOptions {
   std::uint32_t gpu_blocks = 10'000;  ///< with the null block, as everywhere
   /// Requests that hold their blocks at a time. The default is about what the conversation trace
-  /// keeps running: 3.4 requests a second, some five seconds each.
+  /// keeps running: 3.4 requests per second, some five seconds each.
   std::uint32_t concurrency = 16;
   HashAlgorithm hash_algorithm = HashAlgorithm::kXxhashCbor;  ///< another changes no figure
   bool enable_kv_cache_events = false;  ///< events are taken after every request
