@@ -11,6 +11,12 @@ std::optional<Divergence> RuleChecker::judged(std::optional<Divergence> found) c
   return found;
 }
 
+void Checks::add_rules(std::span<const Invariant> rows) {
+  for (const Invariant& row : rows) {
+    rules.push_back({std::string(row.name), std::string(row.rule), row.needs});
+  }
+}
+
 std::vector<std::string> Checks::unjudged_without(
     const std::vector<std::string>& unreported) const {
   std::vector<std::string> names;

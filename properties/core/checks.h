@@ -105,6 +105,7 @@ struct Checks {
   std::unique_ptr<RuleChecker> (*make_rules)(const Setup& setup);
   std::unique_ptr<GoalCounts> (*make_counts_of)(std::span<const Goal> goals);
 
+  void add_rules(std::span<const Invariant> rows);
   /// Names of the rules that cannot be checked on a side that does not show these members.
   std::vector<std::string> unjudged_without(const std::vector<std::string>& unreported) const;
   /// Counts that all start at 0. Requires: these checks outlive them.

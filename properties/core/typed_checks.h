@@ -1,22 +1,20 @@
 #pragma once
 
-/// The Checks of a target from typed code: the seam between code that is compiled once and code
-/// that knows the structs of one target.
+/// What checks a target, in its types: the seam between code that is compiled once and code that
+/// knows the structs of one target.
 
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "contract/core/target.h"
 #include "properties/core/checks.h"
+#include "properties/core/divergence.h"
 #include "properties/core/goals.h"
-#include "properties/draws/mixed_draws.h"
+#include "properties/draws/choices.h"
 
 namespace kvfence {
 
@@ -24,6 +22,8 @@ namespace kvfence {
 template <class T>
 class GeneratorFor : public Generator {
  public:
+  using Target = T;
+
   virtual typename T::Command next(Choices& choices, const typename T::Observation& now,
                                    const typename T::World& world) = 0;
   virtual std::optional<typename T::Command> next_of_tail(const typename T::Observation& now,
@@ -61,6 +61,8 @@ class GeneratorFor : public Generator {
 template <class T>
 class RulesFor : public RuleChecker {
  public:
+  using Target = T;
+
   virtual std::optional<Divergence> check(const typename T::Command& command,
                                           const typename T::Observation* before,
                                           const typename T::Observation& observation,
@@ -75,35 +77,34 @@ class RulesFor : public RuleChecker {
   }
 };
 
-/// T: the declarations of the target (contract/core/target.h).
-/// make_rules: takes the typed setup, or the configuration and the typed setup.
-template <class T, auto draw_config, auto make_generator, auto make_rules>
-Checks checks_of(std::span<const Invariant> rules, GoalSuite goals,
-                 std::vector<NeverTogether> never_together = {}) {
-  Checks checks{};
-  checks.target = &T::description();
-  checks.draw_config = mixed_draws(
-      *checks.target, [](Choices& choices) { return Config(draw_config(choices)); },
-      never_together);
-  checks.never_together = std::move(never_together);
-  checks.make_generator = [](const Setup& setup, Choices& choices) -> std::unique_ptr<Generator> {
-    return make_generator(setup.config().as<typename T::Config>(), choices);
-  };
-  for (const Invariant& rule : rules) {
-    checks.rules.push_back({std::string(rule.name), std::string(rule.rule), rule.needs});
-  }
-  checks.make_rules = [](const Setup& setup) -> std::unique_ptr<RuleChecker> {
-    const auto& typed = setup.as<typename T::Setup>();
-    if constexpr (std::is_invocable_v<decltype(make_rules), decltype(typed)>) {
-      return make_rules(typed);
-    } else {
-      return make_rules(setup.config().as<typename T::Config>(), typed);
-    }
-  };
-  checks.goals = std::move(goals.goals);
-  for (const Goal& refusal : refusal_goals(*checks.target)) checks.goals.push_back(refusal);
-  checks.make_counts_of = goals.make_counts;
-  return checks;
+/// How a room draws the configurations and commands of target T.
+template <class T>
+struct GeneratorSuite {
+  typename T::Config (*draw_config)(Choices& choices);
+  std::unique_ptr<GeneratorFor<T>> (*make)(const typename T::Config& config, Choices& choices);
+};
+
+template <class Made, class T = typename Made::Target>
+GeneratorSuite<T> generator_suite(typename T::Config (*draw_config)(Choices& choices)) {
+  return {draw_config,
+          [](const auto& config, Choices& choices) -> std::unique_ptr<GeneratorFor<T>> {
+            return std::make_unique<Made>(config, choices);
+          }};
+}
+
+/// The rules of a room: what the command line and the documentation list, and what checks them.
+/// From: the typed setup, or Setup where the rules need the configuration, too.
+template <class T, class From = typename T::Setup>
+struct RuleSuite {
+  std::span<const Invariant> rows;
+  std::unique_ptr<RulesFor<T>> (*make)(const From& from);
+};
+
+template <class Made, class From = typename Made::Target::Setup, class T = typename Made::Target>
+RuleSuite<T, From> rule_suite(std::span<const Invariant> rows) {
+  return {rows, [](const From& from) -> std::unique_ptr<RulesFor<T>> {
+            return std::make_unique<Made>(from);
+          }};
 }
 
 }  // namespace kvfence

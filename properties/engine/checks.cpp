@@ -69,9 +69,7 @@ bool is_met(Assembly assembly, ErrorCode code) {
 struct Room {
   Config (*draw_config)(Choices& choices);
   GoalSuite (*goals)();
-  // Null: it has the core rules only.
-  std::span<const Invariant> (*invariants)() = nullptr;
-  std::unique_ptr<engine::Rules> (*make_rules)(const EngineSetup& setup) = nullptr;
+  RuleSuite<EngineTarget> (*rules)() = nullptr;  // null: it has the core rules only
 };
 
 template <engine::Config (*draw_config)(Choices& choices)>
@@ -82,20 +80,14 @@ Config draw(Choices& choices) {
 /// By Assembly.
 const Room kRooms[] = {
     {draw<engine::scheduler::draw_config>, engine::scheduler::goals},
-    {draw<engine::offloading::draw_config>, engine::offloading::goals,
-     engine::offloading::invariants, engine::offloading::make_rules},
-    {draw<engine::on_device::draw_config>, engine::on_device::goals, engine::on_device::invariants,
-     engine::on_device::make_rules},
+    {draw<engine::offloading::draw_config>, engine::offloading::goals, engine::offloading::rules},
+    {draw<engine::on_device::draw_config>, engine::on_device::goals, engine::on_device::rules},
     {draw<engine::on_device::draw_config_of_others>, engine::on_device::goals_of_others,
-     engine::on_device::invariants, engine::on_device::make_rules},
-    {draw<engine::simple::draw_config>, engine::simple::goals, engine::simple::invariants,
-     engine::simple::make_rules},
-    {draw<engine::files::draw_config>, engine::files::goals, engine::files::invariants,
-     engine::files::make_rules},
-    {draw<engine::nixl::draw_config>, engine::nixl::goals, engine::nixl::invariants,
-     engine::nixl::make_rules},
-    {draw<engine::multi::draw_config>, engine::multi::goals, engine::multi::invariants,
-     engine::multi::make_rules},
+     engine::on_device::rules},
+    {draw<engine::simple::draw_config>, engine::simple::goals, engine::simple::rules},
+    {draw<engine::files::draw_config>, engine::files::goals, engine::files::rules},
+    {draw<engine::nixl::draw_config>, engine::nixl::goals, engine::nixl::rules},
+    {draw<engine::multi::draw_config>, engine::multi::goals, engine::multi::rules},
 };
 static_assert(std::size(kRooms) == kNumAssemblies);
 
@@ -103,9 +95,9 @@ static_assert(std::size(kRooms) == kNumAssemblies);
 class RulesOfEngine final : public engine::Rules {
  public:
   RulesOfEngine(const EngineSetup& setup, bool has_core) {
-    if (has_core) rules_.push_back(engine::make_core_rules(setup));
+    if (has_core) rules_.push_back(engine::core_rules().make(setup));
     const Room& room = kRooms[static_cast<std::size_t>(setup.assembly)];
-    if (room.make_rules) rules_.push_back(room.make_rules(setup));
+    if (room.rules) rules_.push_back(room.rules().make(setup));
   }
   std::optional<Divergence> check(const engine::Command& command, const engine::Observation* before,
                                   const engine::Observation& observation,
@@ -125,12 +117,6 @@ std::unique_ptr<RuleChecker> make_rules(const Setup& setup) {
   return std::make_unique<RulesOfEngine>(setup.as<EngineSetup>(), has_core);
 }
 
-void add_rules(Checks& checks, std::span<const Invariant> rules) {
-  for (const Invariant& rule : rules) {
-    checks.rules.push_back({std::string(rule.name), std::string(rule.rule), rule.needs});
-  }
-}
-
 /// Draws for a configuration of any assembly.
 std::unique_ptr<Generator> make_generator(const Setup& setup, Choices& choices) {
   const auto& config = setup.config().as<engine::Config>();
@@ -146,8 +132,8 @@ Checks make_room(Assembly assembly) {
   checks.never_together = never_together(std::string("engine.") + std::string(to_text(assembly)));
   checks.draw_config = mixed_draws(*checks.target, room.draw_config, checks.never_together);
   checks.make_generator = make_generator;
-  if (has_core) add_rules(checks, engine::core_invariants());
-  if (room.invariants) add_rules(checks, room.invariants());
+  if (has_core) checks.add_rules(engine::core_rules().rows);
+  if (room.rules) checks.add_rules(room.rules().rows);
   checks.make_rules = make_rules<has_core>;
   GoalSuite goals = room.goals();
   checks.goals = std::move(goals.goals);
@@ -204,7 +190,7 @@ Checks make_checks() {
   static std::deque<std::string> names;  // what goals point to
   Checks checks{};
   checks.target = &EngineTarget::description();
-  add_rules(checks, engine::core_invariants());
+  checks.add_rules(engine::core_rules().rows);
   for (const engine::AssemblyInfo& info : engine::kAssemblies) {
     const std::string prefix = std::string(info.name) + ".";
     for (const CheckedRule& each : room_checks(info.assembly).rules) {

@@ -4,11 +4,9 @@
 /// (generator.cpp), coverage goals (goals.cpp), and rules besides the core rules (rules.cpp).
 
 #include <memory>
-#include <span>
 
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
-#include "properties/core/divergence.h"
 #include "properties/core/goals.h"
 #include "properties/core/typed_checks.h"
 #include "properties/draws/choices.h"
@@ -18,10 +16,8 @@ namespace kvfence::engine {
 
 using Rules = RulesFor<EngineTarget>;
 
-/// Every core rule, for the command line and the documentation. Each room has the same function.
-std::span<const Invariant> core_invariants();
 /// Cost of a check: linear in the observation.
-std::unique_ptr<Rules> make_core_rules(const EngineSetup& setup);
+RuleSuite<EngineTarget> core_rules();
 
 /// The draws of the configuration's facets, besides the actions of every engine.
 DrawsList draws_of(const Config& config, Choices& choices);
@@ -50,8 +46,7 @@ Config draw_config(Choices& choices);
 Config draw_without_drafts(Choices& choices);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role);
 GoalSuite goals();
-std::span<const Invariant> invariants();
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+RuleSuite<EngineTarget> rules();
 
 }  // namespace offloading
 
@@ -64,8 +59,7 @@ Config draw_config_of_others(Choices& choices);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role);
 GoalSuite goals();
 GoalSuite goals_of_others();
-std::span<const Invariant> invariants();
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+RuleSuite<EngineTarget> rules();
 
 }  // namespace on_device
 
@@ -76,8 +70,7 @@ namespace simple {
 Config draw_config(Choices& choices);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices, EngineRole role);
 GoalSuite goals();
-std::span<const Invariant> invariants();
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+RuleSuite<EngineTarget> rules();
 
 }  // namespace simple
 
@@ -88,8 +81,7 @@ namespace files {
 Config draw_config(Choices& choices);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
 GoalSuite goals();
-std::span<const Invariant> invariants();
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+RuleSuite<EngineTarget> rules();
 
 }  // namespace files
 
@@ -101,9 +93,8 @@ Config draw_config(Choices& choices);
 Record draw_pair(Choices& choices, Config& config);
 std::unique_ptr<Draws> make_draws(const Config& config, Choices& choices);
 GoalSuite goals();
-std::span<const Invariant> invariants();
-/// Requires: a setup with NIXL.
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+/// Requires of the setup: it has NIXL.
+RuleSuite<EngineTarget> rules();
 
 }  // namespace nixl
 
@@ -117,8 +108,7 @@ Config draw_config(Choices& choices);
 std::unique_ptr<Draws> make_scripted_draws(const Config& config, Choices& choices, EngineRole role);
 GoalSuite goals();
 /// They include those of NIXL, which are not checked beside scripted children.
-std::span<const Invariant> invariants();
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup);
+RuleSuite<EngineTarget> rules();
 
 }  // namespace multi
 

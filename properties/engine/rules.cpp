@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -1116,10 +1115,6 @@ class CoreRules final : public Rules {
 
 }  // namespace
 
-std::span<const Invariant> core_invariants() { return kCoreInvariants; }
-
-std::unique_ptr<Rules> make_core_rules(const EngineSetup& setup) {
-  return std::make_unique<CoreRules>(setup);
-}
+RuleSuite<EngineTarget> core_rules() { return rule_suite<CoreRules>(kCoreInvariants); }
 
 }  // namespace kvfence::engine

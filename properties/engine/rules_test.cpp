@@ -23,7 +23,7 @@ namespace {
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie,
                    Assembly assembly = Assembly::kScheduler) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(checks_of(assembly), *side, core_invariants(), id,
+  expect_lie_caught<EngineTarget>(checks_of(assembly), *side, core_rules().rows, id,
                                   /*commands_after=*/20, lie);
 }
 
@@ -67,10 +67,10 @@ struct Kept {
 
 TEST(CoreRules, HaveIdsAndNamesOfTheirOwn) {
   std::vector<std::string_view> names;
-  for (std::size_t index = 0; index < core_invariants().size(); ++index) {
-    EXPECT_EQ(core_invariants()[index].id, "engine." + std::to_string(index + 1));
-    EXPECT_EQ(std::count(names.begin(), names.end(), core_invariants()[index].name), 0);
-    names.push_back(core_invariants()[index].name);
+  for (std::size_t index = 0; index < core_rules().rows.size(); ++index) {
+    EXPECT_EQ(core_rules().rows[index].id, "engine." + std::to_string(index + 1));
+    EXPECT_EQ(std::count(names.begin(), names.end(), core_rules().rows[index].name), 0);
+    names.push_back(core_rules().rows[index].name);
   }
 }
 
@@ -348,7 +348,7 @@ TEST(CoreRules, SeeARunThatOutlastsItsTokens) {
   const auto oracle_where = [&](std::uint32_t max_concurrent_batches) -> std::string {
     EngineSetup wrong_setup = setup.as<EngineSetup>();
     wrong_setup.schedulers.front().max_concurrent_batches = max_concurrent_batches;
-    const auto rules = make_core_rules(wrong_setup);
+    const auto rules = core_rules().make(wrong_setup);
     const auto side = engine_sides().make_reference();
     EXPECT_FALSE(side->reset(setup));
     const auto world = setup.target().make_world(setup);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -129,9 +128,6 @@ Config draw_config(Choices& choices) {
   return config;
 }
 
-std::unique_ptr<GeneratorFor<EvictionTarget>> make_generator(const Config& config,
-                                                             Choices& choices) {
-  return std::make_unique<Generator>(config, choices);
-}
+GeneratorSuite<EvictionTarget> generators() { return generator_suite<Generator>(draw_config); }
 
 }  // namespace kvfence::eviction

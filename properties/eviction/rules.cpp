@@ -3,9 +3,7 @@
 /// reference does.
 
 #include <cstddef>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -151,10 +149,6 @@ class Invariants final : public RulesFor<EvictionTarget> {
 
 }  // namespace
 
-std::span<const Invariant> invariants() { return kInvariants; }
-
-std::unique_ptr<RulesFor<EvictionTarget>> make_rules(const CachePolicyConfig& config) {
-  return std::make_unique<Invariants>(config);
-}
+RuleSuite<EvictionTarget> rules() { return rule_suite<Invariants>(kInvariants); }
 
 }  // namespace kvfence::eviction

@@ -115,18 +115,18 @@ class Scene {
 
  private:
   WatchedRun<EvictionTarget> run_{[] {
-    return make_rules(CachePolicyConfig{EvictionPolicy::kARC, 4, true});
+    return rules().make(CachePolicyConfig{EvictionPolicy::kARC, 4, true});
   }};
 };
 
 /// The verdict names this invariant and this place.
 void expect_broken(const std::optional<Divergence>& found, std::string_view id,
                    std::string_view field) {
-  kvfence::expect_broken(invariants(), found, id, field);
+  kvfence::expect_broken(rules().rows, found, id, field);
 }
 
 TEST(EvictionInvariants, AreNumberedInOrderAndNamedOnce) {
-  expect_numbered_and_named_once(invariants(), "eviction.");
+  expect_numbered_and_named_once(rules().rows, "eviction.");
 }
 
 TEST(EvictionInvariants, AKeyHasOnePlace) {

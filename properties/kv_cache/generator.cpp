@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -643,9 +642,6 @@ Config draw_config(Choices& choices) {
   return config;
 }
 
-std::unique_ptr<GeneratorFor<KVCacheTarget>> make_generator(const Config& config,
-                                                            Choices& choices) {
-  return std::make_unique<Generator>(config, choices);
-}
+GeneratorSuite<KVCacheTarget> generators() { return generator_suite<Generator>(draw_config); }
 
 }  // namespace kvfence::kv_cache

@@ -48,7 +48,7 @@ Scenario episode(Choices choices, std::size_t num_commands) {
   const Config config = draw_config(choices);
   Scenario scenario(KVCacheTarget::description());
   scenario.config = kvfence::Config(config);
-  const auto generator = make_generator(config, choices);
+  const auto generator = generators().make(config, choices);
   World world = fresh_world<KVCacheTarget>(config);
   Observation now;
   for (std::size_t index = 0; index < num_commands && !choices.exhausted(); ++index) {

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -496,10 +494,6 @@ class Invariants final : public RulesFor<KVCacheTarget> {
 
 }  // namespace
 
-std::span<const Invariant> invariants() { return kInvariants; }
-
-std::unique_ptr<RulesFor<KVCacheTarget>> make_rules(const KVCacheManagerConfig& config) {
-  return std::make_unique<Invariants>(config);
-}
+RuleSuite<KVCacheTarget> rules() { return rule_suite<Invariants>(kInvariants); }
 
 }  // namespace kvfence::kv_cache

@@ -154,7 +154,7 @@ class Scene {
  private:
   KVCacheManagerConfig config_;
   World world_;
-  WatchedRun<KVCacheTarget> run_{[this] { return make_rules(config_); }};
+  WatchedRun<KVCacheTarget> run_{[this] { return rules().make(config_); }};
 };
 
 TEST(KVCacheInvariants, NullAndSinksStayOut) {
@@ -169,8 +169,9 @@ TEST(KVCacheInvariants, NullAndSinksStayOut) {
       KVCacheSpec{.kind = KVCacheSpecKind::kSinkFullAttention, .block_size = 2, .sink_len = 2}};
   World world = fresh_world<KVCacheTarget>(config);
   Observation fresh = Scene().show();
-  const auto found = make_rules(*make_kv_cache_manager_config(config))
-                         ->check(NewStepStarts{}, nullptr, fresh, world);
+  const auto checker = rules().make(*make_kv_cache_manager_config(config));
+  const auto found = checker->check(NewStepStarts{}, nullptr, fresh, world);
+
   ASSERT_TRUE(found);
   EXPECT_EQ(found->oracle, "null_and_sinks_stay_out");
 }
@@ -394,7 +395,7 @@ TEST(KVCacheInvariants, RefusedChangesNothing) {
 }
 
 TEST(KVCacheInvariants, AreNumberedInOrderAndNamedOnce) {
-  expect_numbered_and_named_once(invariants(), "kv_cache.");
+  expect_numbered_and_named_once(rules().rows, "kv_cache.");
 }
 
 }  // namespace

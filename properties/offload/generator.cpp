@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -158,9 +157,6 @@ Config draw_config(Choices& choices) {
   return config;
 }
 
-std::unique_ptr<GeneratorFor<OffloadTarget>> make_generator(const Config& config,
-                                                            Choices& choices) {
-  return std::make_unique<Generator>(config, choices);
-}
+GeneratorSuite<OffloadTarget> generators() { return generator_suite<Generator>(draw_config); }
 
 }  // namespace kvfence::offload

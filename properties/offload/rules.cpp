@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -246,10 +244,6 @@ class Invariants final : public RulesFor<OffloadTarget> {
 
 }  // namespace
 
-std::span<const Invariant> invariants() { return kInvariants; }
-
-std::unique_ptr<RulesFor<OffloadTarget>> make_rules(const OffloadingManagerConfig& config) {
-  return std::make_unique<Invariants>(config);
-}
+RuleSuite<OffloadTarget> rules() { return rule_suite<Invariants>(kInvariants); }
 
 }  // namespace kvfence::offload

@@ -55,7 +55,7 @@ OffloadingManagerConfig config_of(EvictionPolicy policy = EvictionPolicy::kLRU,
 class Scene {
  public:
   explicit Scene(const OffloadingManagerConfig& config = config_of())
-      : capacity_(config.cache.capacity), run_([config] { return make_rules(config); }) {}
+      : capacity_(config.cache.capacity), run_([config] { return rules().make(config); }) {}
 
   // What the next observation shows.
   std::string t1;
@@ -146,11 +146,11 @@ class Scene {
 /// The verdict names this invariant and this place.
 void expect_broken(const std::optional<Divergence>& found, std::string_view id,
                    std::string_view field) {
-  kvfence::expect_broken(invariants(), found, id, field);
+  kvfence::expect_broken(rules().rows, found, id, field);
 }
 
 TEST(OffloadInvariants, AreNumberedInOrderAndNamedOnce) {
-  expect_numbered_and_named_once(invariants(), "offload.");
+  expect_numbered_and_named_once(rules().rows, "offload.");
 }
 
 // The rest of these three is in properties/eviction/rules_test.cpp.

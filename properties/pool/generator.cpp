@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -328,9 +327,6 @@ Config draw_config(Choices& choices) {
   return config;
 }
 
-std::unique_ptr<GeneratorFor<BlockPoolTarget>> make_generator(const Config& config,
-                                                              Choices& choices) {
-  return std::make_unique<Generator>(config, choices);
-}
+GeneratorSuite<BlockPoolTarget> generators() { return generator_suite<Generator>(draw_config); }
 
 }  // namespace kvfence::block_pool

@@ -24,7 +24,7 @@ TEST(BlockPoolGenerator, SaltsAreNotThoseOfAdapters) {
     Choices choices = episode_choices(1, number);
     const Config config = draw_config(choices);
     TypedRun<BlockPoolTarget> run(block_pool_sides().make_reference(), config);
-    const auto generator = make_generator(config, choices);
+    const auto generator = generators().make(config, choices);
     Observation now;
     for (int index = 0; index < 40; ++index) {
       const Command command = generator->next(choices, now, run.world());

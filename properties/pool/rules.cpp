@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -333,10 +331,6 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
 
 }  // namespace
 
-std::span<const Invariant> invariants() { return kInvariants; }
-
-std::unique_ptr<RulesFor<BlockPoolTarget>> make_rules(const BlockPoolConfig& config) {
-  return std::make_unique<Invariants>(config);
-}
+RuleSuite<BlockPoolTarget> rules() { return rule_suite<Invariants>(kInvariants); }
 
 }  // namespace kvfence::block_pool

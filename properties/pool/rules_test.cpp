@@ -138,17 +138,17 @@ class Scene {
  private:
   BlockPoolConfig config_;
   World world_;
-  WatchedRun<BlockPoolTarget> run_{[this] { return make_rules(config_); }};
+  WatchedRun<BlockPoolTarget> run_{[this] { return rules().make(config_); }};
 };
 
 /// The verdict names this invariant and this place.
 void expect_broken(const std::optional<Divergence>& found, std::string_view id,
                    std::string_view field) {
-  kvfence::expect_broken(invariants(), found, id, field);
+  kvfence::expect_broken(rules().rows, found, id, field);
 }
 
 TEST(Invariants, AreNumberedInOrderAndNamedOnce) {
-  expect_numbered_and_named_once(invariants(), "pool.");
+  expect_numbered_and_named_once(rules().rows, "pool.");
 }
 
 TEST(Invariants, RefCntCountsHolders) {

@@ -3,16 +3,12 @@
 /// What each component's room provides for the checks of its target (checks.h): configurations and
 /// commands (generator.cpp), rules (rules.cpp), coverage goals (goals.cpp).
 
-#include <memory>
-#include <span>
-
 #include "contract/eviction/eviction_target.h"
 #include "contract/kv_cache/kv_cache_target.h"
 #include "contract/offload/offload_target.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/tiering/tiering_target.h"
 #include "contract/worker/worker_target.h"
-#include "properties/core/divergence.h"
 #include "properties/core/goals.h"
 #include "properties/core/typed_checks.h"
 #include "properties/draws/choices.h"
@@ -23,11 +19,8 @@ namespace block_pool {
 
 /// A small configuration: 1 to 12 blocks, every switch, every profile.
 Config draw_config(Choices& choices);
-std::unique_ptr<GeneratorFor<BlockPoolTarget>> make_generator(const Config& config,
-                                                              Choices& choices);
-/// Every rule: what the command line and the documentation list.
-std::span<const Invariant> invariants();
-std::unique_ptr<RulesFor<BlockPoolTarget>> make_rules(const BlockPoolConfig& config);
+GeneratorSuite<BlockPoolTarget> generators();
+RuleSuite<BlockPoolTarget> rules();
 GoalSuite goals();
 
 }  // namespace block_pool
@@ -38,10 +31,8 @@ namespace kv_cache {
 /// multiples, one to three groups, every profile; now and then larger blocks, and up to eight
 /// groups with blocks for each.
 Config draw_config(Choices& choices);
-std::unique_ptr<GeneratorFor<KVCacheTarget>> make_generator(const Config& config, Choices& choices);
-/// Every rule: what the command line and the documentation list.
-std::span<const Invariant> invariants();
-std::unique_ptr<RulesFor<KVCacheTarget>> make_rules(const KVCacheManagerConfig& config);
+GeneratorSuite<KVCacheTarget> generators();
+RuleSuite<KVCacheTarget> rules();
 GoalSuite goals();
 
 }  // namespace kv_cache
@@ -50,11 +41,8 @@ namespace eviction {
 
 /// A small configuration: 1 to 10 blocks, both policies, every profile.
 Config draw_config(Choices& choices);
-std::unique_ptr<GeneratorFor<EvictionTarget>> make_generator(const Config& config,
-                                                             Choices& choices);
-/// Every rule: what the command line and the documentation list.
-std::span<const Invariant> invariants();
-std::unique_ptr<RulesFor<EvictionTarget>> make_rules(const CachePolicyConfig& config);
+GeneratorSuite<EvictionTarget> generators();
+RuleSuite<EvictionTarget> rules();
 GoalSuite goals();
 
 }  // namespace eviction
@@ -63,10 +51,8 @@ namespace offload {
 
 /// A small configuration: 1 to 10 slots, both policies, with and without a filter, every profile.
 Config draw_config(Choices& choices);
-std::unique_ptr<GeneratorFor<OffloadTarget>> make_generator(const Config& config, Choices& choices);
-/// Every rule: what the command line and the documentation list.
-std::span<const Invariant> invariants();
-std::unique_ptr<RulesFor<OffloadTarget>> make_rules(const OffloadingManagerConfig& config);
+GeneratorSuite<OffloadTarget> generators();
+RuleSuite<OffloadTarget> rules();
 GoalSuite goals();
 
 }  // namespace offload
@@ -76,11 +62,8 @@ namespace tiering {
 /// A small configuration: 1 to 10 slots, both policies, 0 to 3 tiers, half of them with file
 /// tiers.
 Config draw_config(Choices& choices);
-std::unique_ptr<GeneratorFor<TieringTarget>> make_generator(const Config& config, Choices& choices);
-/// Every rule: what the command line and the documentation list.
-std::span<const Invariant> invariants();
-std::unique_ptr<RulesFor<TieringTarget>> make_rules(const Config& config,
-                                                    const OffloadingManagerConfig& primary);
+GeneratorSuite<TieringTarget> generators();
+RuleSuite<TieringTarget, Setup> rules();
 GoalSuite goals();
 
 }  // namespace tiering
@@ -90,10 +73,8 @@ namespace worker {
 /// A small configuration: 2 to 8 GPU blocks, 1 to 6 CPU blocks, every layout, path and
 /// schedule, 1 to 3 ranks.
 Config draw_config(Choices& choices);
-std::unique_ptr<GeneratorFor<WorkerTarget>> make_generator(const Config& config, Choices& choices);
-/// Every rule: what the command line and the documentation list.
-std::span<const Invariant> invariants();
-std::unique_ptr<RulesFor<WorkerTarget>> make_rules(const Options& options);
+GeneratorSuite<WorkerTarget> generators();
+RuleSuite<WorkerTarget> rules();
 GoalSuite goals();
 
 }  // namespace worker

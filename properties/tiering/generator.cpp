@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -432,9 +431,6 @@ Config draw_config(Choices& choices) {
   return config;
 }
 
-std::unique_ptr<GeneratorFor<TieringTarget>> make_generator(const Config& config,
-                                                            Choices& choices) {
-  return std::make_unique<Generator>(config, choices);
-}
+GeneratorSuite<TieringTarget> generators() { return generator_suite<Generator>(draw_config); }
 
 }  // namespace kvfence::tiering

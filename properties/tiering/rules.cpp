@@ -6,10 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -113,10 +111,11 @@ std::optional<std::uint32_t> tier_of(const Command& command) {
 /// calls on the tiers. An observation without the lists is checked by these alone.
 class Invariants final : public RulesFor<TieringTarget> {
  public:
-  Invariants(const Config& config, const OffloadingManagerConfig& primary)
-      : capacity_(primary.cache.capacity),
-        has_events_(primary.enable_events),
-        num_tiers_(config.num_tiers) {
+  explicit Invariants(const Setup& setup)
+      : capacity_(setup.as<OffloadingManagerConfig>().cache.capacity),
+        has_events_(setup.as<OffloadingManagerConfig>().enable_events) {
+    const auto& config = setup.config().as<Config>();
+    num_tiers_ = config.num_tiers;
     for (const std::uint32_t place : config.file_tiers) file_tiers_[place];
   }
 
@@ -452,7 +451,7 @@ class Invariants final : public RulesFor<TieringTarget> {
 
   std::uint32_t capacity_;
   bool has_events_;
-  std::uint32_t num_tiers_;
+  std::uint32_t num_tiers_ = 0;
   std::map<std::uint32_t, FileTierModel> file_tiers_;  ///< by place
 
   std::map<SlotId, std::uint32_t> complete_;      ///< the key whose bytes a slot holds
@@ -465,11 +464,6 @@ class Invariants final : public RulesFor<TieringTarget> {
 
 }  // namespace
 
-std::span<const Invariant> invariants() { return kInvariants; }
-
-std::unique_ptr<RulesFor<TieringTarget>> make_rules(const Config& config,
-                                                    const OffloadingManagerConfig& primary) {
-  return std::make_unique<Invariants>(config, primary);
-}
+RuleSuite<TieringTarget, Setup> rules() { return rule_suite<Invariants, Setup>(kInvariants); }
 
 }  // namespace kvfence::tiering

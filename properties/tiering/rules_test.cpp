@@ -29,7 +29,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
   const auto change = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
-  expect_lie_caught<TieringTarget>(tiering_checks(), *side, invariants(), id,
+  expect_lie_caught<TieringTarget>(tiering_checks(), *side, rules().rows, id,
                                    /*commands_after=*/12, change);
 }
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -244,8 +243,6 @@ Config draw_config(Choices& choices) {
   return config;
 }
 
-std::unique_ptr<GeneratorFor<WorkerTarget>> make_generator(const Config& config, Choices& choices) {
-  return std::make_unique<Generator>(config, choices);
-}
+GeneratorSuite<WorkerTarget> generators() { return generator_suite<Generator>(draw_config); }
 
 }  // namespace kvfence::worker

@@ -24,7 +24,7 @@ TEST(WorkerGenerator, ATailEndsEverythingUnderWay) {
     Choices choices = episode_choices(1, number);
     const Config config = draw_config(choices);
     TypedRun<WorkerTarget> run(worker_sides().make_reference(), config);
-    const auto generator = make_generator(config, choices);
+    const auto generator = generators().make(config, choices);
     Observation now;
     for (int index = 0; index < 40; ++index) {
       now = run.run(generator->next(choices, now, run.world()));

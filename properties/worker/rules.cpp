@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -227,10 +225,6 @@ class Invariants final : public RulesFor<WorkerTarget> {
 
 }  // namespace
 
-std::span<const Invariant> invariants() { return kInvariants; }
-
-std::unique_ptr<RulesFor<WorkerTarget>> make_rules(const Options& config) {
-  return std::make_unique<Invariants>(config);
-}
+RuleSuite<WorkerTarget> rules() { return rule_suite<Invariants>(kInvariants); }
 
 }  // namespace kvfence::worker

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -412,10 +411,6 @@ class Invariants final : public Rules {
 
 }  // namespace
 
-std::span<const Invariant> invariants() { return kInvariants; }
-
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup) {
-  return std::make_unique<Invariants>(setup);
-}
+RuleSuite<EngineTarget> rules() { return rule_suite<Invariants>(kInvariants); }
 
 }  // namespace kvfence::engine::files

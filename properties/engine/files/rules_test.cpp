@@ -22,7 +22,7 @@ namespace {
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kSynchronous), *side, invariants(), id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kSynchronous), *side, rules().rows, id,
                                   /*commands_after=*/40, lie);
 }
 
@@ -39,7 +39,7 @@ bool fails(const Command& command, const Observation& shown) {
 }
 
 TEST(SynchronousConnectorInvariants, AreNumberedAndNamedOnce) {
-  expect_numbered_and_named_once(invariants(), "files.");
+  expect_numbered_and_named_once(rules().rows, "files.");
 }
 
 TEST(SynchronousConnectorInvariants, AFileHoldsItsTokens) {

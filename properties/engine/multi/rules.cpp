@@ -82,7 +82,7 @@ class Invariants final : public Rules {
     const bool has_scripted = std::ranges::any_of(setup.children, [](const ChildSetup& child) {
       return child.kind == ConnectorKind::kScripted;
     });
-    if (setup.nixl && !kBesideScripted(has_scripted)) nixl_ = nixl::make_rules(setup);
+    if (setup.nixl && !kBesideScripted(has_scripted)) nixl_ = nixl::rules().make(setup);
   }
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
@@ -249,18 +249,14 @@ class Invariants final : public Rules {
 
 }  // namespace
 
-std::span<const Invariant> invariants() {
+RuleSuite<EngineTarget> rules() {
   static const std::vector<Invariant> kAll = [] {
     std::vector<Invariant> all(std::begin(kInvariants), std::end(kInvariants));
-    const std::span<const Invariant> more = nixl::invariants();
+    const std::span<const Invariant> more = nixl::rules().rows;
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
-  return kAll;
-}
-
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup) {
-  return std::make_unique<Invariants>(setup);
+  return rule_suite<Invariants>(kAll);
 }
 
 }  // namespace kvfence::engine::multi

@@ -25,7 +25,7 @@ using Calls = std::vector<ConnectorCall>;
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kMulti), *side, invariants(), id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kMulti), *side, rules().rows, id,
                                   /*commands_after=*/0, lie);
 }
 

@@ -10,10 +10,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -575,10 +573,6 @@ class Invariants final : public Rules {
 
 }  // namespace
 
-std::span<const Invariant> invariants() { return kInvariants; }
-
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup) {
-  return std::make_unique<Invariants>(setup);
-}
+RuleSuite<EngineTarget> rules() { return rule_suite<Invariants>(kInvariants); }
 
 }  // namespace kvfence::engine::nixl

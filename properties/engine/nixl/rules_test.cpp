@@ -28,7 +28,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
   const auto change = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kPrefillDecode), *side, invariants(), id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kPrefillDecode), *side, rules().rows, id,
                                   /*commands_after=*/12, change);
 }
 

@@ -10,10 +10,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -828,10 +826,6 @@ class Invariants final : public Rules {
 
 }  // namespace
 
-std::span<const Invariant> invariants() { return kInvariants; }
-
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup) {
-  return std::make_unique<Invariants>(setup);
-}
+RuleSuite<EngineTarget> rules() { return rule_suite<Invariants>(kInvariants); }
 
 }  // namespace kvfence::engine::offloading

@@ -30,7 +30,7 @@ void expect_caught(std::string_view id, const Lie& lie) {
   const auto change = [&](const Command& command, const Config&, Observation& shown) {
     return lie(command, shown);
   };
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kOffloading), *side, invariants(), id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kOffloading), *side, rules().rows, id,
                                   /*commands_after=*/6, change);
 }
 
@@ -232,7 +232,7 @@ std::string oracle_of(const std::function<void(Observation& shown)>& lie) {
     config = draw_config(choices);
   }
   TypedRun<EngineTarget> side(engine_sides().make_reference(), config);
-  const auto rules = make_rules(setup_of<EngineTarget>(config));
+  const auto rules = offloading::rules().make(setup_of<EngineTarget>(config));
   AddRequest waits;
   waits.id = "A";
   waits.tokens = {1};

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -449,10 +448,6 @@ const TokenOracle::Sequence* TokenOracle::find(const std::string& request) const
   return found == sequences_.end() ? nullptr : &found->second;
 }
 
-std::span<const Invariant> invariants() { return kInvariants; }
-
-std::unique_ptr<Rules> make_rules(const EngineSetup& setup) {
-  return std::make_unique<Invariants>(setup);
-}
+RuleSuite<EngineTarget> rules() { return rule_suite<Invariants>(kInvariants); }
 
 }  // namespace kvfence::engine::on_device

@@ -46,7 +46,7 @@ Config small_config() {
   return config;
 }
 
-auto make_small_rules() { return make_rules(setup_of<EngineTarget>(small_config())); }
+auto make_small_rules() { return rules().make(setup_of<EngineTarget>(small_config())); }
 
 /// A request is computed and stored, comes again when it is not in the GPU's cache, and is loaded.
 std::vector<Shown> right_run() {
@@ -240,7 +240,7 @@ TEST(EngineInvariants, EachFailsAtOneWrongMember) {
     EXPECT_TRUE(is_seen) << wrong.rule;
     seen.insert(wrong.rule);
   }
-  EXPECT_EQ(seen.size(), invariants().size());
+  EXPECT_EQ(seen.size(), rules().rows.size());
 }
 
 /// The consumer reads a prompt from the producer's device, and both are drained. Returns: the
@@ -275,7 +275,7 @@ std::optional<Divergence> judge_pair(const std::function<bool(Observation&)>& ch
 
   for (std::size_t changed = commands.size(); changed-- > 0;) {
     TypedRun<EngineTarget> reference(engine_sides().make_reference(), config);
-    const auto rules = make_rules(setup_of<EngineTarget>(config));
+    const auto rules = on_device::rules().make(setup_of<EngineTarget>(config));
     bool is_changed = false;
     for (std::size_t step = 0; step < commands.size(); ++step) {
       Observation now = reference.run(commands[step]);

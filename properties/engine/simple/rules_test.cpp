@@ -27,7 +27,7 @@ namespace {
 
 void expect_caught(std::string_view id, const Lie<EngineTarget>& lie) {
   const auto side = engine_sides().make_reference();
-  expect_lie_caught<EngineTarget>(room_checks(Assembly::kSimple), *side, invariants(), id,
+  expect_lie_caught<EngineTarget>(room_checks(Assembly::kSimple), *side, rules().rows, id,
                                   /*commands_after=*/40, lie);
 }
 
@@ -61,7 +61,7 @@ void expect_lie_about_swapped_blocks(std::string_view id, bool with_hit) {
 }
 
 TEST(SimpleOffloadInvariants, AreNumberedAndNamedOnce) {
-  expect_numbered_and_named_once(invariants(), "simple.");
+  expect_numbered_and_named_once(rules().rows, "simple.");
 }
 
 TEST(SimpleOffloadInvariants, GpuHoldsAreExplained) {
@@ -219,7 +219,7 @@ TEST(SimpleOffloadInvariants, WhatHasEndedIsReported) {
   AdvanceCopy advance;
   advance.store = true;
   TypedRun<EngineTarget> side(engine_sides().make_reference(), config);
-  const auto rules = make_rules(setup_of<EngineTarget>(config));
+  const auto rules = simple::rules().make(setup_of<EngineTarget>(config));
   std::string oracle;
   std::optional<Observation> before;
   const auto check = [&](const Command& command, const Observation& shown) {
