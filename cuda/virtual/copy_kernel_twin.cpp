@@ -1,4 +1,4 @@
-/// The copy kernel on the virtual device, and the host's accesses.
+/// The copy kernel on the virtual device, the host's accesses, and labels.
 
 #include <cstring>
 #include <span>
@@ -43,4 +43,8 @@ void kvfence_host_read(const void* address, std::size_t size) {
 
 void kvfence_host_write(const void* address, std::size_t size) {
   kvfence::virtual_device::current().host_write(address, size);
+}
+
+void kvfence_label(const char* text, std::uint64_t number) {
+  kvfence::virtual_device::current().set_label({text, number});
 }

@@ -26,6 +26,7 @@ struct StoryEntry {
   Actor stream = kHost;
   Time time = 0;  ///< of kEnqueued, kStarted, kEnded: which work of the stream
   std::uint64_t call = 0;
+  Label label = {};  ///< of kEnqueued, kStarted, kEnded
   std::uint32_t event = 0;
   Moment moment = {};
   Access access = {};

@@ -27,7 +27,9 @@ TEST(Story, HoldsWorkEventsAndWhatTheHostSaw) {
   ok(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   Story story;
   rig.device().set_story(&story);
+  rig.device().set_label({"job", 7});
   ok(rig.device().launch(rig.stream(0), {}, {}, [] {}));
+  rig.device().set_label({});
   ok(cudaEventRecord(event, rig.stream(0)));
   ok(cudaStreamWaitEvent(rig.stream(1), event, 0));
   ok(rig.device().launch(rig.stream(1), {}, {}, [] {}));
@@ -44,6 +46,9 @@ TEST(Story, HoldsWorkEventsAndWhatTheHostSaw) {
   EXPECT_EQ(story.entries[4].stream, first);
   EXPECT_EQ(story.entries[6].stream, second);
   EXPECT_EQ(story.entries[8].moment.stream, second);
+  EXPECT_EQ(story.entries[0].label.number, 7U);
+  EXPECT_STREQ(story.entries[4].label.text, "job");
+  EXPECT_STREQ(story.entries[6].label.text, "");
 
   rig.device().set_story(nullptr);
   const std::size_t num_entries = story.entries.size();

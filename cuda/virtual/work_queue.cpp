@@ -125,7 +125,8 @@ void WorkQueue::add_to_story(StoryEntry::Kind kind, const Work& work) {
                              .function = work.function,
                              .stream = work.stream,
                              .time = work.time,
-                             .call = work.call});
+                             .call = work.call,
+                             .label = work.label});
 }
 
 void WorkQueue::report_started(Work& work) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "contract/core/lists.h"
+#include "cuda/copy_paths/host_access.h"
 
 namespace kvfence::cuda {
 namespace {
@@ -186,6 +187,7 @@ CopyPathKind Worker::choose_path(const Transfer& transfer) {
 }
 
 void Worker::submit(Transfer transfer, cudaError_t ordered) {
+  kvfence_label(transfer.direction == Direction::kStore ? "store" : "load", transfer.job_id);
   const cudaStream_t stream = stream_of(transfer.direction);
   ++counters_.num_submitted;
   counters_.num_pages += transfer.plan.num_pages;
@@ -198,6 +200,7 @@ void Worker::submit(Transfer transfer, cudaError_t ordered) {
   const cudaError_t recorded = events_.record(stream, transfer.end);
   if (transfer.code == cudaSuccess) transfer.code = recorded;
   in_flight_[static_cast<std::size_t>(transfer.direction)].push_back(std::move(transfer));
+  kvfence_label("", 0);
 }
 
 cudaError_t Worker::ask(Transfer& transfer) {

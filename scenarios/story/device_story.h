@@ -55,6 +55,7 @@ struct StoryOperation {
   /// "forward 2": its generation; "store 7", "load 7": its job, "load 7.2" where it takes several;
   /// "store 7 r1" of rank 1.
   std::string name = {};
+  std::uint64_t job = 0;      ///< of copies
   std::string requests = {};  ///< whose, "A, B"; may be empty
   std::string function = {};  ///< of the runtime
   std::vector<StoryPage> reads = {};

@@ -146,26 +146,10 @@ class Tokens {
   std::map<std::uint32_t, Name> names_;
 };
 
-StoryTransfer transfer_of(const engine::DeviceTransfer& transfer, const EngineSetup& setup) {
-  StoryTransfer accepted{
-      .direction = transfer.store ? worker::Direction::kStore : worker::Direction::kLoad,
-      .job = transfer.job,
-      .request = transfer.request};
-  for (const BlockId block : transfer.gpu_blocks)
-    accepted.pages.insert({transfer.rank, true, block});
-  for (const std::uint32_t page : setup.cpu_pages_of(transfer)) {
-    accepted.pages.insert({transfer.rank, false, page});
-  }
-  return accepted;
-}
-
 class EngineStoryWriter {
  public:
   EngineStoryWriter(std::uint32_t max_model_len, const EngineSetup& setup, DeviceStory& story)
-      : setup_(setup),
-        story_(story),
-        tokens_(setup.windows, max_model_len),
-        progress_(setup.num_ranks.front()) {}
+      : story_(story), tokens_(setup.windows, max_model_len), progress_(setup.num_ranks.front()) {}
 
   void watch(planted::cuda::EngineOnVirtualDevice& device) {
     const auto rank = static_cast<std::uint32_t>(recorders_.size());
@@ -192,9 +176,7 @@ class EngineStoryWriter {
     const auto* const submitted =
         find_observed<std::vector<engine::DeviceTransfer>>(observation, "submitted");
     if (submitted) {
-      for (const engine::DeviceTransfer& transfer : *submitted) {
-        recorders_[transfer.rank]->take_in(transfer_of(transfer, setup_));
-      }
+      for (const engine::DeviceTransfer& transfer : *submitted) name_request(transfer);
     }
     const auto* const outputs =
         find_observed<std::vector<engine::RequestOutput>>(observation, "outputs");
@@ -224,6 +206,16 @@ class EngineStoryWriter {
     }
   }
 
+  /// A transfer may be shown by a later command than the one that enqueued its copies.
+  void name_request(const engine::DeviceTransfer& transfer) {
+    const StoryLane lane{transfer.store ? StoryStream::kStore : StoryStream::kLoad, transfer.rank};
+    for (StoryOperation& operation : story_.operations) {
+      if (operation.lane == lane && operation.job == transfer.job) {
+        operation.requests = transfer.request;
+      }
+    }
+  }
+
   void show(const engine::KVPages& pages, bool is_gpu) {
     const std::size_t command = story_.commands.size() - 1;
     for (const engine::KVPage& page : pages.list()) {
@@ -231,7 +223,6 @@ class EngineStoryWriter {
     }
   }
 
-  const EngineSetup& setup_;
   DeviceStory& story_;
   Tokens tokens_;
   std::vector<std::unique_ptr<StoryRecorder>> recorders_;  ///< by rank

@@ -1,6 +1,6 @@
 #include "scenarios/story/story_recorder.h"
 
-#include <algorithm>
+#include <span>
 
 #include "contract/core/check.h"
 #include "cuda/virtual/findings.h"
@@ -13,11 +13,9 @@ using virtual_device::Race;
 using virtual_device::StoryEntry;
 
 void StoryRecorder::take_in() {
+  const std::size_t first = story_.operations.size();
   for (; num_taken_ < raw_.entries.size(); ++num_taken_) take_in(raw_.entries[num_taken_]);
-}
-
-void StoryRecorder::take_in(StoryTransfer transfer) {
-  submitted_.push_back({.accepted = std::move(transfer), .command = story_.commands.size() - 1});
+  name_parts(first);
 }
 
 void StoryRecorder::show(const StoryContent& content) {
@@ -27,7 +25,6 @@ void StoryRecorder::show(const StoryContent& content) {
 }
 
 void StoryRecorder::finish() {
-  name_operations();
   for (const Race& race : device_.device().races()) add_race(race);
   for (const virtual_device::Misuse& misuse : device_.device().misuses()) {
     const std::string text = virtual_device::to_text(misuse);
@@ -75,19 +72,20 @@ void StoryRecorder::take_in(const StoryEntry& entry) {
 
 void StoryRecorder::take_in_operation(const StoryEntry& entry) {
   StoryOperation operation{.lane = lane_of_stream(entry.stream),
+                           .job = entry.label.number,
                            .function = virtual_device::to_text(entry.function),
                            .enqueued = story_.end++};
-  Own own{.operation = story_.operations.size(), .command = story_.commands.size() - 1};
+  operation.name = operation.lane.stream == StoryStream::kCompute
+                       ? "forward " + std::to_string(++num_forwards_)
+                       : std::string(entry.label.text) + " " + std::to_string(operation.job);
   for (const Access& access : std::exchange(pending_, {})) {
     for (const StoryPage& page : pages_in(access.begin, access.end)) {
       add_page(access.is_write ? operation.writes : operation.reads, page);
     }
-    if (access.is_write) own.written.insert(access.begin);
     operation.reads_out_of_order |= access.is_out_of_order;
   }
-  operations_[{entry.stream, entry.time}] = own.operation;
+  operations_[{entry.stream, entry.time}] = story_.operations.size();
   story_.operations.push_back(std::move(operation));
-  own_.push_back(std::move(own));
 }
 
 void StoryRecorder::take_in_host_access(const StoryEntry& entry) {
@@ -113,64 +111,17 @@ void StoryRecorder::take_in_mark(const StoryEntry& entry, StoryMark::Kind kind) 
   story_.marks.push_back(std::move(mark));
 }
 
-/// The virtual device has no job numbers. An operation belongs to the first transfer of its
-/// direction, from the previous operation's on, that has its pages and has not written them yet. If
-/// no transfer has its pages, it belongs to the first of its command without operations.
-StoryRecorder::Submitted* StoryRecorder::submitted_of(const Own& own, std::size_t& cursor) {
-  const StoryOperation& operation = story_.operations[own.operation];
-  const auto direction = operation.lane.stream == StoryStream::kLoad ? worker::Direction::kLoad
-                                                                     : worker::Direction::kStore;
-  for (std::size_t at = cursor; at < submitted_.size(); ++at) {
-    Submitted& transfer = submitted_[at];
-    const auto has = [&](const StoryPage& page) { return transfer.accepted.pages.contains(page); };
-    if (transfer.accepted.direction != direction ||
-        !std::all_of(operation.reads.begin(), operation.reads.end(), has) ||
-        !std::all_of(operation.writes.begin(), operation.writes.end(), has)) {
-      continue;
-    }
-    const bool is_again =
-        std::any_of(own.written.begin(), own.written.end(),
-                    [&](std::uintptr_t address) { return transfer.written.contains(address); });
-    if (is_again) continue;
-    cursor = at;
-    return &transfer;
-  }
-  for (Submitted& transfer : submitted_) {
-    const bool is_next = transfer.accepted.direction == direction &&
-                         transfer.command == own.command && transfer.operations.empty();
-    if (is_next) return &transfer;
-  }
-  return nullptr;
-}
-
-void StoryRecorder::name_operations() {
+/// Of the last command's operations: it enqueues all of a transfer.
+void StoryRecorder::name_parts(std::size_t first) {
   const std::string suffix = rank_ == 0 ? "" : " r" + std::to_string(rank_);
-  std::size_t num_forwards = 0;
-  std::size_t cursors[worker::kNumDirections] = {};
-  for (const Own& own : own_) {
-    StoryOperation& operation = story_.operations[own.operation];
-    if (operation.lane.stream == StoryStream::kCompute) {
-      operation.name = "forward " + std::to_string(++num_forwards) + suffix;
-      continue;
-    }
-    const auto direction = operation.lane.stream == StoryStream::kLoad ? worker::Direction::kLoad
-                                                                       : worker::Direction::kStore;
-    operation.name = std::string(kvfence::to_text(direction)) + suffix;
-    Submitted* const found = submitted_of(own, cursors[static_cast<std::size_t>(direction)]);
-    if (!found) continue;
-    found->written.insert(own.written.begin(), own.written.end());
-    found->operations.push_back(own.operation);
-  }
-  for (const Submitted& transfer : submitted_) {
-    std::size_t part = 0;
-    for (const std::size_t index : transfer.operations) {
-      StoryOperation& operation = story_.operations[index];
-      operation.requests = transfer.accepted.request;
-      operation.name = std::string(kvfence::to_text(transfer.accepted.direction)) + " " +
-                       std::to_string(transfer.accepted.job);
-      if (transfer.operations.size() > 1) operation.name += "." + std::to_string(++part);
-      operation.name += suffix;
-    }
+  const std::span added = std::span(story_.operations).subspan(first);
+  std::map<std::string, std::size_t> num_parts;
+  for (const StoryOperation& operation : added) ++num_parts[operation.name];
+  std::map<std::string, std::size_t> num_named;
+  for (StoryOperation& operation : added) {
+    const std::string name = operation.name;
+    if (num_parts[name] > 1) operation.name += "." + std::to_string(++num_named[name]);
+    operation.name += suffix;
   }
 }
 

@@ -6,25 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "contract/worker/worker.h"
 #include "cuda/virtual/story.h"
 #include "planted/cuda/worker/rank_device.h"
 #include "scenarios/story/device_story.h"
 
 namespace kvfence {
-
-/// A transfer that a device accepted.
-struct StoryTransfer {
-  worker::Direction direction = worker::Direction::kStore;
-  std::uint32_t job = 0;
-  std::string request = {};        ///< whose; may be empty
-  std::set<StoryPage> pages = {};  ///< that it should touch
-};
 
 /// The device must live until finish(), and no longer than this and the story.
 class StoryRecorder {
@@ -38,34 +28,19 @@ class StoryRecorder {
 
   /// What the device did since the last time, as part of the story's last command.
   void take_in();
-  /// Transfers in the order in which they were accepted, in the story's last command.
-  void take_in(StoryTransfer transfer);
   /// Adds the content if it differs from the page's last one. text: "nothing" if never written.
   void show(const StoryContent& content);
-  /// Names the operations, and adds races and misuses. Once, after the last command.
+  /// Adds races and misuses. Once, after the last command.
   void finish();
 
  private:
-  struct Submitted {
-    StoryTransfer accepted;
-    std::size_t command = 0;
-    std::set<std::uintptr_t> written = {};  ///< by the operations found to be its own
-    std::vector<std::size_t> operations = {};
-  };
-  struct Own {
-    std::size_t operation = 0;  ///< of the story
-    std::size_t command = 0;
-    std::set<std::uintptr_t> written = {};  ///< where
-  };
-
   StoryLane lane_of_stream(virtual_device::Actor actor) const;
   std::vector<StoryPage> pages_in(std::uintptr_t begin, std::uintptr_t end) const;
   void take_in(const virtual_device::StoryEntry& entry);
   void take_in_operation(const virtual_device::StoryEntry& entry);
   void take_in_host_access(const virtual_device::StoryEntry& entry);
   void take_in_mark(const virtual_device::StoryEntry& entry, StoryMark::Kind kind);
-  void name_operations();
-  Submitted* submitted_of(const Own& own, std::size_t& cursor);
+  void name_parts(std::size_t first);
   StoryParty party_of(const virtual_device::Access& access);
   void add_race(const virtual_device::Race& found);
   std::string missing_of(const StoryRace& race, const virtual_device::Race& found) const;
@@ -78,9 +53,8 @@ class StoryRecorder {
   std::vector<virtual_device::Access> pending_;  ///< of the operation to be enqueued
   /// By stream, then in order: which of the story's.
   std::map<std::pair<virtual_device::Actor, virtual_device::Time>, std::size_t> operations_;
-  std::vector<Own> own_;                                ///< in the order of their calls
+  std::size_t num_forwards_ = 0;
   std::map<std::uint64_t, std::size_t> host_accesses_;  ///< by call
-  std::vector<Submitted> submitted_;
   std::map<StoryPage, std::string> contents_;
 };
 

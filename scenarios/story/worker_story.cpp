@@ -1,11 +1,9 @@
 #include "scenarios/story/device_story.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "contract/worker/worker_target.h"
@@ -41,15 +39,6 @@ StoryContent content_of(const worker::Page& page, bool is_gpu, std::size_t comma
   return content;
 }
 
-StoryTransfer transfer_of(const worker::TransferAsync& command, std::uint32_t block_size_factor) {
-  StoryTransfer transfer{.direction = command.direction, .job = command.job_id};
-  for (const std::uint32_t block : command.gpu_blocks) transfer.pages.insert({0, true, block});
-  for (const std::uint32_t page : worker::cpu_pages_of(command, block_size_factor)) {
-    transfer.pages.insert({0, false, page});
-  }
-  return transfer;
-}
-
 bool worker_reports(std::string_view name, std::string_view text) {
   const bool is_empty_list = text == "[]" && name == "seen";
   return !is_empty_list;
@@ -66,12 +55,10 @@ DeviceStory story_of_worker(const Scenario& scenario, const std::string& planted
                     .config = print(config_line(scenario.config)),
                     .planted_bug = planted_bug};
   std::optional<StoryRecorder> recorder;  // outlives the devices
-  std::uint32_t block_size_factor = 1;
   const planted::SwitchedOn bug("worker", planted_bug);
   auto make_worker = [&](const worker::Options& options) {
     auto made = std::make_unique<WorkersOnVirtualDevices>(options);
     recorder.emplace(made->rank(0), 0U, story);
-    block_size_factor = options.block_size_factor;
     return made;
   };
   WorkerDriver<WorkersOnVirtualDevices, decltype(make_worker)> driver("worker", make_worker);
@@ -84,12 +71,8 @@ DeviceStory story_of_worker(const Scenario& scenario, const std::string& planted
       }
     }
   };
-  const auto take_in = [&](const Command& command, const Observation& observation) {
+  const auto take_in = [&](const Command&, const Observation& observation) {
     recorder->take_in();
-    const auto* transfer = std::get_if<worker::TransferAsync>(&command.as<worker::Command>());
-    if (transfer && shown_error(observation) == ErrorCode::kNone) {
-      recorder->take_in(transfer_of(*transfer, block_size_factor));
-    }
     show(observation, true);
     show(observation, false);
     return answer_of(observation, worker_reports);

@@ -91,6 +91,12 @@ TEST(WorkerStory, SaysThatAllIsOrdered) {
             text.npos);
 }
 
+std::vector<std::string> names_of(const DeviceStory& story) {
+  std::vector<std::string> names;
+  for (const StoryOperation& operation : story.operations) names.push_back(operation.name);
+  return names;
+}
+
 TEST(WorkerStory, NamesTheCopiesOfTwoEqualTransfersApart) {
   const DeviceStory story = story_of_worker(parsed(WorkerTarget::description(),
                                                    "target worker\n"
@@ -101,12 +107,22 @@ TEST(WorkerStory, NamesTheCopiesOfTwoEqualTransfersApart) {
                                                    "gpu_blocks=[0] cpu_blocks=[0]\n",
                                                    "a.kvs"),
                                             "");
-  std::vector<std::string> names;
-  for (const StoryOperation& operation : story.operations) {
-    names.push_back(operation.name);
-    EXPECT_EQ(operation.started, kNever);
-  }
-  EXPECT_EQ(names, (std::vector<std::string>{"load 7.1", "load 7.2", "load 8.1", "load 8.2"}));
+  for (const StoryOperation& operation : story.operations) EXPECT_EQ(operation.started, kNever);
+  EXPECT_EQ(names_of(story),
+            (std::vector<std::string>{"load 7.1", "load 7.2", "load 8.1", "load 8.2"}));
+}
+
+TEST(WorkerStory, CountsThePartsOfAJobAgainWhenItsNumberIsUsedAgain) {
+  const std::string transfer =
+      "transfer_async job=7 direction=load gpu_blocks=[0] cpu_blocks=[0]\n";
+  const DeviceStory story =
+      story_of_worker(parsed(WorkerTarget::description(),
+                             "target worker\nconfig path=looped num_gpu_blocks=1\n" + transfer +
+                                 "advance stream=load\nget_finished\n" + transfer,
+                             "a.kvs"),
+                      "");
+  EXPECT_EQ(names_of(story),
+            (std::vector<std::string>{"load 7.1", "load 7.2", "load 7.1", "load 7.2"}));
 }
 
 TEST(WorkerStory, EachRaceIsRedWithItsBugAndNotWithout) {
