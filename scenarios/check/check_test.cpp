@@ -10,10 +10,7 @@
 #include "optimized/offload/offloading_manager.h"
 #include "optimized/pool/block_pool.h"
 #include "properties/targets/checks.h"
-#include "scenarios/check/check_block_pool.h"
-#include "scenarios/check/check_eviction.h"
-#include "scenarios/check/check_kv_cache.h"
-#include "scenarios/check/check_offload.h"
+#include "scenarios/check/check.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {

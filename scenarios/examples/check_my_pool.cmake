@@ -27,7 +27,7 @@ file(MAKE_DIRECTORY ${FOLDER})
 run_expecting(0 ${CMAKE_COMMAND} --install ${BUILD} --prefix ${PREFIX})
 
 # Each header is there that a user begins with, and all that it needs.
-set(entries check/check_block_pool check/check_kv_cache check/check_eviction check/check_offload protocol/serve)
+set(entries check/check protocol/serve)
 list(TRANSFORM entries PREPEND scenarios/)
 foreach(room IN ITEMS pool kv_cache eviction offload tiering worker engine)
   list(APPEND entries properties/${room}/driver)

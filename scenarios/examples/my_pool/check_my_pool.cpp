@@ -10,7 +10,7 @@
 #include <string>
 
 #include "my_pool.h"
-#include "scenarios/check/check_block_pool.h"
+#include "scenarios/check/check.h"
 
 int bad_input(const kvfence::InputError& error) {
   std::fprintf(stderr, "%s\n", error.to_text().c_str());
