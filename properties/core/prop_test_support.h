@@ -18,7 +18,7 @@
 #include "contract/core/implementation.h"
 #include "contract/core/target.h"
 #include "properties/core/checks.h"
-#include "properties/core/rapid_property.h"
+#include "properties/core/rapid_property_test_support.h"
 #include "properties/draws/choices.h"
 #include "scenarios/targets/targets.h"
 

@@ -16,7 +16,7 @@
 #include "contract/core/scenario.h"
 #include "contract/core/state_digest.h"
 #include "properties/core/campaign.h"
-#include "properties/core/left_behind.h"
+#include "properties/core/left_behind_test_support.h"
 #include "properties/core/prop_test_support.h"
 #include "properties/pool/driver.h"
 #include "reference/pool/block_pool.h"

@@ -12,7 +12,7 @@
 #include "contract/core/line.h"
 #include "contract/core/scenario.h"
 #include "properties/core/campaign.h"
-#include "properties/core/left_behind.h"
+#include "properties/core/left_behind_test_support.h"
 #include "properties/core/prop_test_support.h"
 
 namespace kvfence {

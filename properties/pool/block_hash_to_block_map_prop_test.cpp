@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "optimized/pool/block_hash_to_block_map.h"
-#include "properties/core/rapid_property.h"
+#include "properties/core/rapid_property_test_support.h"
 #include "properties/draws/choices.h"
 #include "reference/pool/block_hash_to_block_map.h"
 

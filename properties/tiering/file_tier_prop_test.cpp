@@ -26,7 +26,7 @@
 #include "planted/optimized/files/faulty_file_operations.h"
 #include "planted/optimized/files/file_tier.h"
 #include "planted/optimized/files/posix_file_operations.h"
-#include "properties/core/rapid_property.h"
+#include "properties/core/rapid_property_test_support.h"
 #include "properties/draws/choices.h"
 #include "properties/planted/bugs.h"
 #include "properties/planted/switches.h"

@@ -1,4 +1,4 @@
-#include "properties/core/rapid_property.h"
+#include "properties/core/rapid_property_test_support.h"
 
 #include <iostream>
 
