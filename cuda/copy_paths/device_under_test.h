@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "cuda/figures/needs_gpu.h"
+#include "cuda/figures/needs_gpu_test_support.h"
 
 #if !defined(KVFENCE_REAL_RUNTIME)
 #include <array>

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cuda/figures/needs_gpu.h"
+#include "cuda/figures/needs_gpu_test_support.h"
 
 namespace kvfence::cuda {
 namespace {

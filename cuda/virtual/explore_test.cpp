@@ -1,8 +1,8 @@
 /// Goal: the exhaustive scheduler visits every order exactly once, reports when it did not visit
 /// all, and leaves out no final state when it prunes.
 
-#include "cuda/virtual/explore.h"
 #include "contract/core/sanitized.h"
+#include "cuda/virtual/explore_test_support.h"
 
 #include <gtest/gtest.h>
 

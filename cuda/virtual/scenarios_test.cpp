@@ -7,7 +7,7 @@
 #include <iostream>
 #include <map>
 
-#include "cuda/virtual/explore.h"
+#include "cuda/virtual/explore_test_support.h"
 #include "cuda/virtual/test_rig.h"
 
 namespace kvfence::virtual_device {

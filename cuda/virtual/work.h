@@ -53,6 +53,10 @@ struct ByteRange {
   bool is_written = false;
 };
 
+inline bool overlap(const ByteRange& a, const ByteRange& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
 struct Work {
   enum class Kind : std::uint8_t {
     kCopy,    ///< entries in chunks

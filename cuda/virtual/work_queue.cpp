@@ -11,19 +11,6 @@ namespace {
 
 std::uint32_t bit(Actor stream) { return std::uint32_t{1} << stream; }
 
-bool overlap(const ByteRange& a, const ByteRange& b) { return a.begin < b.end && b.begin < a.end; }
-
-ByteRange source(const Entry& entry, const Chunk& chunk) {
-  if (entry.src == nullptr) return {};
-  return {entry.src + chunk.begin, entry.src + chunk.begin + chunk.size};
-}
-
-ByteRange destination(const Entry& entry, const Chunk& chunk) {
-  // The first write of an entry overwrites all of it.
-  if (!entry.is_poisoned) return {entry.dst, entry.dst + entry.size};
-  return {entry.dst + chunk.begin, entry.dst + chunk.begin + chunk.size};
-}
-
 }  // namespace
 
 Work& WorkQueue::take() {
@@ -316,36 +303,6 @@ bool WorkQueue::step(const Step& step) {
     return true;
   }
   return false;
-}
-
-bool WorkQueue::conflicts(const Step& a, const Step& b) const {
-  const Work* work_a = find_work(a.stream, a.time);
-  const Work* work_b = find_work(b.stream, b.time);
-  if (work_a == nullptr || work_b == nullptr) return true;
-  const auto chunk_of = [](const Work& work, const Step& step) {
-    return std::find_if(work.chunks.begin(), work.chunks.end(),
-                        [&](const Chunk& chunk) { return chunk.number == step.chunk; });
-  };
-  // All ranges that an action declares count as written; it may do more than it declares.
-  if (a.phase == Step::Phase::kRun && b.phase == Step::Phase::kRun) return true;
-  if (b.phase == Step::Phase::kRun) return conflicts(b, a);
-  const auto chunk_b = chunk_of(*work_b, b);
-  if (chunk_b == work_b->chunks.end()) return true;
-  const Entry& entry_b = work_b->entries[chunk_b->entry];
-  const bool writes_b = b.phase == Step::Phase::kWrite;
-  const ByteRange range_b = writes_b ? destination(entry_b, *chunk_b) : source(entry_b, *chunk_b);
-  if (a.phase == Step::Phase::kRun) {
-    return std::any_of(work_a->ranges.begin(), work_a->ranges.end(),
-                       [&](const ByteRange& range) { return overlap(range, range_b); });
-  }
-  const auto chunk_a = chunk_of(*work_a, a);
-  if (chunk_a == work_a->chunks.end()) return true;
-  const Entry& entry_a = work_a->entries[chunk_a->entry];
-  const bool writes_a = a.phase == Step::Phase::kWrite;
-  // Chunks of one entry share no byte, and all are written in the end.
-  if (work_a == work_b && chunk_a->entry == chunk_b->entry) return false;
-  if (!writes_a && !writes_b) return false;
-  return overlap(writes_a ? destination(entry_a, *chunk_a) : source(entry_a, *chunk_a), range_b);
 }
 
 std::size_t WorkQueue::take_away(const std::byte* begin, const std::byte* end, bool is_unmapped) {

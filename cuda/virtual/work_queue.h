@@ -75,8 +75,6 @@ class WorkQueue {
   void list_steps(std::vector<Step>& steps) const;
   /// Does the step, if it can be done now.
   bool step(const Step& step);
-  /// Whether the order of the two can matter to any byte.
-  bool conflicts(const Step& a, const Step& b) const;
 
   /// Frees the memory [begin, end) and returns how much work in flight touches it. Such kernels
   /// fail without running. Such copies go on with the bytes there, or fail where they may not touch

@@ -10,7 +10,7 @@
 
 #include "contract/worker/content_report.h"
 #include "cuda/figures/devices.h"
-#include "cuda/figures/needs_gpu.h"
+#include "cuda/figures/needs_gpu_test_support.h"
 #include "cuda/worker/worker.h"
 
 namespace kvfence::cuda {

@@ -1,4 +1,4 @@
-#include "cuda/virtual/explore.h"
+#include "cuda/virtual/explore_test_support.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,6 +8,48 @@
 
 namespace kvfence::virtual_device {
 namespace {
+
+ByteRange source(const Entry& entry, const Chunk& chunk) {
+  if (entry.src == nullptr) return {};
+  return {entry.src + chunk.begin, entry.src + chunk.begin + chunk.size};
+}
+
+ByteRange destination(const Entry& entry, const Chunk& chunk) {
+  // The first write of an entry overwrites all of it.
+  if (!entry.is_poisoned) return {entry.dst, entry.dst + entry.size};
+  return {entry.dst + chunk.begin, entry.dst + chunk.begin + chunk.size};
+}
+
+/// Whether the order of the two can matter to any byte.
+bool conflicts(const WorkQueue& queue, const Step& a, const Step& b) {
+  const Work* work_a = queue.find(a.stream, a.time);
+  const Work* work_b = queue.find(b.stream, b.time);
+  if (work_a == nullptr || work_b == nullptr) return true;
+  const auto chunk_of = [](const Work& work, const Step& step) {
+    return std::find_if(work.chunks.begin(), work.chunks.end(),
+                        [&](const Chunk& chunk) { return chunk.number == step.chunk; });
+  };
+  // All ranges that an action declares count as written; it may do more than it declares.
+  if (a.phase == Step::Phase::kRun && b.phase == Step::Phase::kRun) return true;
+  if (b.phase == Step::Phase::kRun) return conflicts(queue, b, a);
+  const auto chunk_b = chunk_of(*work_b, b);
+  if (chunk_b == work_b->chunks.end()) return true;
+  const Entry& entry_b = work_b->entries[chunk_b->entry];
+  const bool writes_b = b.phase == Step::Phase::kWrite;
+  const ByteRange range_b = writes_b ? destination(entry_b, *chunk_b) : source(entry_b, *chunk_b);
+  if (a.phase == Step::Phase::kRun) {
+    return std::any_of(work_a->ranges.begin(), work_a->ranges.end(),
+                       [&](const ByteRange& range) { return overlap(range, range_b); });
+  }
+  const auto chunk_a = chunk_of(*work_a, a);
+  if (chunk_a == work_a->chunks.end()) return true;
+  const Entry& entry_a = work_a->entries[chunk_a->entry];
+  const bool writes_a = a.phase == Step::Phase::kWrite;
+  // Chunks of one entry share no byte, and all are written in the end.
+  if (work_a == work_b && chunk_a->entry == chunk_b->entry) return false;
+  if (!writes_a && !writes_b) return false;
+  return overlap(writes_a ? destination(entry_a, *chunk_a) : source(entry_a, *chunk_a), range_b);
+}
 
 /// Depth first over the choices of a run. The stack holds the choices of the current run. A run
 /// repeats all of them but the last, for which it takes the next untried option.
@@ -82,7 +124,7 @@ class DepthFirst : public Chooser {
     const Step& done = node.steps[node.chosen];
     for (std::size_t option = 0; option < node.steps.size(); ++option) {
       const bool was_tried = option < node.chosen || is_asleep(node, option);
-      if (was_tried && !queue.conflicts(node.steps[option], done)) {
+      if (was_tried && !conflicts(queue, node.steps[option], done)) {
         still_asleep_.push_back(node.steps[option]);
       }
     }
