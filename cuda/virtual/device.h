@@ -4,7 +4,7 @@
 ///
 /// A test makes a Device, installs it, and runs code that calls the runtime. One thread; the
 /// program and the options decide everything that happens. A device cannot be copied, since the
-/// program holds its addresses. To branch, run the program again (explore_test_support.h).
+/// program holds its addresses. To branch, run the program again with other choices.
 
 #include <cuda_runtime_api.h>
 

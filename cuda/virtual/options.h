@@ -23,7 +23,7 @@ enum class Schedule : std::uint8_t {
   kLazy,       ///< work is done only when the program waits for it
   kRandom,     ///< some steps at each call, any that could run
   kPriority,   ///< streams and the host have priorities that change now and then (PCT)
-  kChosen,     ///< Options::chooser decides each step: explore_test_support.h
+  kChosen,     ///< Options::chooser decides each step
   kCommanded,  ///< steps are done by Device::advance, and where the program waits
 };
 

@@ -13,7 +13,7 @@
 
 namespace kvfence::virtual_device {
 
-/// A schedule that the caller chooses: explore_test_support.h.
+/// A schedule that the caller chooses.
 class Chooser {
  public:
   virtual ~Chooser() = default;
