@@ -49,7 +49,7 @@ STYLE_SAMPLES = {
     "long-comment": [("a.cpp", "// " + "x" * 98 + "\n", "// " + "x" * 97 + "\n")],
     "plain-words": [
         ("a.cpp", "// The block be" "hind it.\n", "// The block after it. Nothing is left be" "hind.\n"),
-        ("a.md", "A worker te" "lls the scheduler.\n", "A worker reports to the scheduler; a hash te" "lls blocks apart.\n"),
+        ("a.md", "A worker te" "lls the scheduler.\n", "A worker reports to the scheduler.\n"),
         ("a.md", "One a" " request.\n", "One per request.\n"),
         ("scenarios/cases/a.kvs", "# It is to" "ld.\n", "finish request=told\n"),
     ],

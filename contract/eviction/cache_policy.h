@@ -28,7 +28,7 @@
 
 namespace kvfence {
 
-/// What names an offloaded block: a block hash, with its group id where groups are told apart.
+/// What names an offloaded block: a block hash, with its group id where groups are distinguished.
 using OffloadKey = std::string;
 using OffloadKeyView = std::string_view;
 

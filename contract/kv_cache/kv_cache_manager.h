@@ -39,8 +39,8 @@ struct KVCacheManagerConfig {
   BlockPoolConfig pool;  ///< max_block_size is at least every group's block size
   std::vector<KVCacheSpec> groups;
   std::uint32_t max_model_len = 0;  ///< tokens
-  std::uint32_t max_num_batched_tokens =
-      0;  ///< tokens; Rules::full_sequence_gate_in_allocate_slots
+  /// Tokens; Rules::full_sequence_gate_in_allocate_slots.
+  std::uint32_t max_num_batched_tokens = 0;
   bool use_eagle = false;
   /// The groups with draft layers; empty stands for all groups. Rules::eagle_by_group.
   std::vector<GroupId> eagle_groups;

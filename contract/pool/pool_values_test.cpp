@@ -34,6 +34,9 @@ TEST(KVCacheEvents, WhatIsNoneIsRefused) {
   EXPECT_FALSE(is_read("[" + stored + " extra_keys=[])]"));
   EXPECT_FALSE(is_read("[" + stored + " extra_keys=5)]"));
   EXPECT_FALSE(is_read("[" + stored + " extra_keys=[5])]"));
+  EXPECT_FALSE(is_read("[" + stored + " extra_keys=[[(item id=a offset=0 length=1)]])]"));
+  EXPECT_FALSE(is_read("[" + stored + " group_idx=x)]"));
+  EXPECT_FALSE(is_read("[" + stored + " medium=5)]"));
   EXPECT_FALSE(
       is_read("[(stored block_hashes=5 parent_block_hash=none token_ids=[] block_size=1)]"));
   EXPECT_FALSE(is_read("[(nope)]"));
@@ -54,6 +57,7 @@ TEST(KVCacheEvents, AConnectorsHasNoExtraKeysAtAll) {
   ASSERT_TRUE(is_read(stored + " lora_name=a lora_id=1)]", events));
   EXPECT_EQ(std::get<BlockStored>(events.front()).lora_name, "a");
   EXPECT_FALSE(is_read(stored + " lora_name=a)]", events));
+  EXPECT_FALSE(is_read(stored + " lora_id=1)]", events));
 }
 
 TEST(MmFeatures, TheLastReadAreThere) {

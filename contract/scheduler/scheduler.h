@@ -93,7 +93,7 @@ struct SchedulerConfig : SchedulerSettings {
 /// Besides check_config of the KV cache: max_num_seqs and the token budget are positive; a single
 /// group has hash_block_size; eagle and a draft model have speculative tokens;
 /// max_concurrent_batches is 1 or 2 (with more, outputs of a preempted request arrive after it
-/// resumed, which upstream does not tell apart), and 1 with drafts but without asynchronous
+/// resumed, which upstream does not distinguish), and 1 with drafts but without asynchronous
 /// scheduling (upstream plans a negative number of tokens); no cross attention, which needs an
 /// encoder; Mamba align goes without a connector (upstream asserts) and with a budget and threshold
 /// of at least its block size.

@@ -17,8 +17,8 @@ namespace kvfence::content {
 /// Writes the pattern. Requires a multiple of 16 bytes; any alignment.
 void fill(std::span<std::byte> bytes, Tag tag, std::uint64_t run_seed);
 
-/// Marks bytes as never written, and as never to be written. `generation` tells one use from
-/// another.
+/// Marks bytes as never written, and as never to be written. `generation` distinguishes
+/// the uses.
 void fill_poison(std::span<std::byte> bytes, std::uint64_t run_seed, std::uint32_t generation = 0);
 void fill_canary(std::span<std::byte> bytes, std::uint64_t run_seed, std::uint32_t generation = 0);
 

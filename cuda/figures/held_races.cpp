@@ -121,7 +121,7 @@ class RaceStage {
   cudaEvent_t record_compute(std::size_t event = 0) { return record(event, compute_); }
   cudaEvent_t record_loads(std::size_t event) { return record(event, loads_); }
 
-  // The worker's transfers, a block each.
+  // The worker's transfers, one block per transfer.
 
   void store(JobId job_id, std::uint32_t block, std::uint32_t row) {
     ok(worker_->store(job_id, spec(block, row)));

@@ -248,7 +248,7 @@ void SingleTypeKVCacheManager::allocate_new_blocks(BlockPool& pool, const SlotDe
 }
 
 /// The running state is in the last 1 + num_speculative_blocks blocks. They move on with the
-/// request: null blocks fill the places that it jumps over, and speculative blocks that fall behind
+/// request: null blocks fill the places that it jumps over, and speculative blocks that it passes
 /// are reused at the end.
 void SingleTypeKVCacheManager::extend_mamba_align(BlockPool& pool, RequestBlocks& row,
                                                   const SlotDemand& demand) {

@@ -158,7 +158,7 @@ TEST(SchedulerOperationCount, AVictimIsFoundWithoutLookingAtTheOthers) {
   constexpr std::uint32_t kNumRequests = 1024;
   constexpr std::uint32_t kHeapLevels = 10;
   SchedulerConfig config = config_of(SchedulingPolicy::kPriority);
-  config.kv_cache.pool.num_gpu_blocks = kNumRequests + 1;  // a block each
+  config.kv_cache.pool.num_gpu_blocks = kNumRequests + 1;  // one per request
   config.scheduler_reserve_full_isl = false;
   Bench bench(config);
   for (std::uint32_t i = 0; i < kNumRequests; ++i) bench.add(2 * i);

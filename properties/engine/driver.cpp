@@ -1114,8 +1114,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   ::kvfence::ModelRunnerOutput runner_output_;
   EngineCoreOutputs outputs_;
   std::vector<KVConnectorWorkerOutput> worker_outputs_;
-  std::set<std::pair<std::string, std::uint32_t>>
-      received_;  ///< of loads under way: request and rank
+  std::set<std::pair<std::string, std::uint32_t>> received_;  ///< loads under way: request, rank
   std::vector<ExtraAsyncSaves> extra_saves_;
 };
 

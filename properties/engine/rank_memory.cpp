@@ -106,10 +106,11 @@ std::vector<BlockId> blocks_of_nobody(const SchedulerObservation& shown,
 std::vector<BlockId> lost_blocks(const SchedulerObservation& shown,
                                  const KVCacheManagerConfig& config,
                                  const std::vector<BlockId>& given) {
-  const bool is_notified = std::ranges::all_of(
+  const bool is_full_attention = std::ranges::all_of(
       config.groups, [](const KVCacheSpec& group) { return group.is_full_attention(); });
-  std::vector<BlockId> lost = is_notified ? new_blocks_of_nobody(shown)
-                                          : blocks_of_nobody(shown, config.pool.num_gpu_blocks);
+  std::vector<BlockId> lost = is_full_attention
+                                  ? new_blocks_of_nobody(shown)
+                                  : blocks_of_nobody(shown, config.pool.num_gpu_blocks);
   std::erase_if(lost, [&](BlockId block) { return contains(given, block); });
   return lost;
 }

@@ -60,7 +60,7 @@ const LeftOutRow kRefused[] = {
      "update\n"
      "advance_transfer job=0 progress=failed\n"},
     {"refused", "more than two steps in flight",
-     "upstream cannot tell outputs from before and after a preemption apart",
+     "upstream cannot distinguish outputs from before and after a preemption",
      "engine/scheduler/preemption/output_of_a_preempted_request.kvs",
      "config assembly=scheduler max_concurrent_batches=3\n"},
     {"refused", "drafts with two steps in flight, without async_scheduling",

@@ -113,10 +113,9 @@ class Invariants final : public RulesFor<TieringTarget> {
  public:
   explicit Invariants(const Setup& setup)
       : capacity_(setup.as<OffloadingManagerConfig>().cache.capacity),
-        has_events_(setup.as<OffloadingManagerConfig>().enable_events) {
-    const auto& config = setup.config().as<Config>();
-    num_tiers_ = config.num_tiers;
-    for (const std::uint32_t place : config.file_tiers) file_tiers_[place];
+        has_events_(setup.as<OffloadingManagerConfig>().enable_events),
+        num_tiers_(setup.config().as<Config>().num_tiers) {
+    for (const std::uint32_t place : setup.config().as<Config>().file_tiers) file_tiers_[place];
   }
 
   std::optional<Divergence> check(const Command& command, const Observation* before,
@@ -451,7 +450,7 @@ class Invariants final : public RulesFor<TieringTarget> {
 
   std::uint32_t capacity_;
   bool has_events_;
-  std::uint32_t num_tiers_ = 0;
+  std::uint32_t num_tiers_;
   std::map<std::uint32_t, FileTierModel> file_tiers_;  ///< by place
 
   std::map<SlotId, std::uint32_t> complete_;      ///< the key whose bytes a slot holds

@@ -37,8 +37,8 @@ struct CheckCounts {
   std::uint64_t removed = 0;     ///< hashes
   std::uint64_t clears = 0;
   std::uint64_t hashes_checked = 0;
-  std::uint64_t hashes_not_checked =
-      0;  ///< on the GPU: the events lack what they are computed from
+  /// On the GPU: the events lack what they are computed from.
+  std::uint64_t hashes_not_checked = 0;
 
   CheckCounts& operator+=(const CheckCounts& more);
 };

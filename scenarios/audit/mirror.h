@@ -29,8 +29,8 @@ struct MirrorBlock {
   std::uint32_t depth = 0;    ///< blocks from the root, itself included, as far as they are known
   std::uint32_t block_size = 0;
   std::uint32_t children = 0;  ///< hashes held that name it as parent
-  std::uint32_t whole_until =
-      0;  ///< the number of broken chains when all blocks before it were held
+  /// The number of broken chains when all blocks before it were held.
+  std::uint32_t whole_until = 0;
   /// A finding explains all events about this hash.
   bool is_excused = false;
 };

@@ -292,7 +292,7 @@ int replay_offload(const ReplayCommandOptions& options) {
   const std::size_t num_runs = 1 + replay.cpu_blocks.size() * replay.policies.size();
   const auto show = [&](std::size_t done) { progress.show(done, num_runs * num_requests); };
   const auto gpu_tier = block_pool_sides().make_optimized();
-  OffloadRequests traffic = after_gpu_tier(*requests, gpu_options_of(replay), *gpu_tier,
+  OffloadRequests traffic = below_gpu_tier(*requests, gpu_options_of(replay), *gpu_tier,
                                            [&](std::size_t done, std::size_t) { show(done); });
   const OffloadReplayResult result =
       replay_offload_tiers(std::move(traffic), replay, *sides->expected, sides->actual.get(),

@@ -25,10 +25,10 @@
 namespace kvfence {
 namespace {
 
-OffloadRequests after_gpu(const std::vector<MooncakeRequest>& requests,
+OffloadRequests below_gpu(const std::vector<MooncakeRequest>& requests,
                           const OffloadReplayOptions& options) {
   const auto pool = block_pool_sides().make_optimized();
-  return after_gpu_tier(requests, gpu_options_of(options), *pool);
+  return below_gpu_tier(requests, gpu_options_of(options), *pool);
 }
 
 Spy spy_on_reference() { return Spy(offload_sides().make_reference()); }
@@ -57,7 +57,7 @@ OffloadTierResult alone(const std::vector<OffloadRequest>& requests,
                              options.state_every, manager, nullptr);
 }
 
-TEST(AfterGpuTier, CountsTheHitsOfEachRequest) {
+TEST(BelowGpuTier, CountsTheHitsOfEachRequest) {
   // Four usable blocks: [5 6 7 8] pushes the others out, [9 ...] never fits, [] has none.
   const auto requests =
       trace_of({{1, 2, 3}, {1, 2, 4}, {}, {9, 10, 11, 12, 13}, {5, 6, 7, 8}, {1}});
@@ -65,7 +65,7 @@ TEST(AfterGpuTier, CountsTheHitsOfEachRequest) {
   options.gpu_blocks = 5;
   options.concurrency = 1;
 
-  const OffloadRequests below = after_gpu(requests, options);
+  const OffloadRequests below = below_gpu(requests, options);
 
   ASSERT_EQ(below.requests.size(), 4U);
   EXPECT_EQ(below.requests[0].num_gpu_hits, 0U);
@@ -79,14 +79,14 @@ TEST(AfterGpuTier, CountsTheHitsOfEachRequest) {
   EXPECT_EQ(below.num_asked(), 9U);
 }
 
-TEST(AfterGpuTier, TakesTheFirstRequestsOnly) {
+TEST(BelowGpuTier, TakesTheFirstRequestsOnly) {
   OffloadReplayOptions options;
   options.requests_max = 2;
 
-  EXPECT_EQ(after_gpu(trace_of({{1}, {1}, {1}}), options).requests.size(), 2U);
+  EXPECT_EQ(below_gpu(trace_of({{1}, {1}, {1}}), options).requests.size(), 2U);
 }
 
-TEST(AfterGpuTier, FindsARepeatedId) {
+TEST(BelowGpuTier, FindsARepeatedId) {
   EXPECT_FALSE(find_repeated_id(trace_of({{1, 2}, {}, {1, 2}}), "a.jsonl"));
   EXPECT_EQ(find_repeated_id(trace_of({{1, 2}, {3, 4, 3}}), "a.jsonl")->to_text(),
             "a.jsonl: found hash id 3 twice in request 2, expected ids that name the whole prefix "
@@ -252,7 +252,7 @@ TEST(OffloadReplay, StopsAfterADivergenceOfASweep) {
   Spy spy(offload_sides().make_reference(), boast_at(1));
 
   const OffloadReplayResult result =
-      replay_offload_tiers(after_gpu(requests, options), options, *reference, &spy);
+      replay_offload_tiers(below_gpu(requests, options), options, *reference, &spy);
 
   ASSERT_EQ(result.points.size(), 1U);
   EXPECT_EQ(result.points[0].results.size(), 1U);
@@ -267,7 +267,7 @@ TEST(OffloadReplay, ReportsItsProgress) {
   const auto manager = offload_sides().make_optimized();
   std::vector<std::size_t> reported;
 
-  replay_offload_tiers(after_gpu(requests, options), options, *manager, nullptr,
+  replay_offload_tiers(below_gpu(requests, options), options, *manager, nullptr,
                        [&](std::size_t done, std::size_t total) {
                          EXPECT_EQ(total, 8U);
                          reported.push_back(done);
@@ -306,7 +306,7 @@ OffloadReplayResult excerpt_in_lockstep(OffloadReplayOptions options) {
   const auto reference = offload_sides().make_reference();
   const auto optimized = offload_sides().make_optimized();
   OffloadReplayResult result =
-      replay_offload_tiers(after_gpu(requests, options), options, *reference, optimized.get());
+      replay_offload_tiers(below_gpu(requests, options), options, *reference, optimized.get());
   if (result.diverged() != nullptr) ADD_FAILURE() << result.diverged()->divergence->message;
   result.traffic.requests.clear();  // views of what is gone
   return result;
@@ -368,7 +368,7 @@ TEST(ConversationExcerpt, HasTheSameFiguresWithoutItsLists) {
   const auto unlisted = make_unlisted();
 
   const auto requests = excerpt();
-  const OffloadRequests traffic = after_gpu(requests, options);
+  const OffloadRequests traffic = below_gpu(requests, options);
   const OffloadReplayResult expected = replay_offload_tiers(traffic, options, *listed, nullptr);
   const OffloadReplayResult actual = replay_offload_tiers(traffic, options, *unlisted, nullptr);
 
@@ -394,7 +394,7 @@ TEST(ConversationExcerpt, FindsWhatTheTwoTiersTogetherCanHold) {
     options.cpu_blocks = {20'000};
     const auto manager = make_unlisted();
     const OffloadReplayResult result =
-        replay_offload_tiers(after_gpu(requests, options), options, *manager, nullptr);
+        replay_offload_tiers(below_gpu(requests, options), options, *manager, nullptr);
 
     EXPECT_EQ(result.traffic.too_large, 0U);
     for (const OffloadTierResult& tier : result.points.at(0).results) {
@@ -410,7 +410,7 @@ TEST(OffloadReplay, HasTheFiguresOfTheWholeTrace) {
   if (!requests) GTEST_SKIP() << kNoWholeTrace;
   OffloadReplayOptions options;
 
-  const OffloadRequests traffic = after_gpu(*requests, options);
+  const OffloadRequests traffic = below_gpu(*requests, options);
   EXPECT_EQ(traffic.num_gpu_hits, 15'854U);
   EXPECT_EQ(optimal_hits(traffic.requests, 2'000), 58'028U);
   EXPECT_EQ(optimal_hits(traffic.requests, 10'000), 89'856U);

@@ -24,7 +24,7 @@ std::optional<InputError> find_repeated_id(std::span<const MooncakeRequest> requ
   return std::nullopt;
 }
 
-OffloadRequests after_gpu_tier(std::span<const MooncakeRequest> requests,
+OffloadRequests below_gpu_tier(std::span<const MooncakeRequest> requests,
                                TrafficReplayOptions options, Implementation& pool,
                                const ReplayProgress& progress) {
   options.samples_max = UINT32_MAX;  // one per request: the hits of each are a difference

@@ -46,7 +46,7 @@ std::optional<InputError> find_repeated_id(std::span<const MooncakeRequest> requ
 ///
 /// Requires: valid options; no repeated id; a pool that grants what well-formed traffic asks for;
 /// the trace outlives the result.
-OffloadRequests after_gpu_tier(std::span<const MooncakeRequest> requests,
+OffloadRequests below_gpu_tier(std::span<const MooncakeRequest> requests,
                                TrafficReplayOptions options, Implementation& pool,
                                const ReplayProgress& progress = {});
 

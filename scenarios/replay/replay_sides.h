@@ -32,8 +32,8 @@ struct EventsTap {
   using Take = std::function<bool(std::uint64_t time_us, const std::vector<KVCacheEvent>& events,
                                   const std::vector<BlockHash>& keys)>;
   Take take;  ///< empty: no receiver
-  bool wants_keys =
-      false;  ///< false: keys are empty, since reading them costs the whole pool each time
+  /// False: keys are empty, since reading them costs the whole pool each time.
+  bool wants_keys = false;
 };
 
 /// An error of an option, which has no position in a file.

@@ -149,8 +149,8 @@ using tiering::TierFaults;
 struct TierDamage : OfPromptBlock {
   static constexpr Verb kVerb{"tier_damage", "another process damages a block file"};
   FileDamage damage = FileDamage::kFlip;
-  std::uint32_t at =
-      0;  ///< the bit, modulo those of the file; bytes left; more; which block's file
+  /// The bit, modulo those of the file; bytes left; more; which block's file.
+  std::uint32_t at = 0;
   static void declare(auto& fields) {
     using S = TierDamage;
     OfPromptBlock::declare(fields);

@@ -31,7 +31,7 @@ class DisaggregatedConsumer final
   explicit DisaggregatedConsumer(const DisaggregatedSpec& spec)
       : has_leases_(spec.rules.kv_lease_heartbeats && spec.deadline),
         heartbeat_interval_(spec.deadline.value_or(0) / 6),
-        nothing_to_report_(std::make_shared<ConsumerMetadata>()) {}
+        empty_metadata_(std::make_shared<ConsumerMetadata>()) {}
 
   void on_new_request(const ConnectorRequest& request) override {
     if (!has_leases_ || !wants_prompt(request)) return;
@@ -74,7 +74,7 @@ class DisaggregatedConsumer final
         metadata_.heartbeats.push_back(lease.id);
       }
     }
-    if (metadata_.reqs_to_recv.empty() && metadata_.heartbeats.empty()) return nothing_to_report_;
+    if (metadata_.reqs_to_recv.empty() && metadata_.heartbeats.empty()) return empty_metadata_;
     return std::make_shared<ConsumerMetadata>(std::exchange(metadata_, {}));
   }
 
@@ -190,7 +190,7 @@ class DisaggregatedConsumer final
 
   // Of the step under way.
   ConsumerMetadata metadata_;
-  std::shared_ptr<const ConsumerMetadata> nothing_to_report_;
+  std::shared_ptr<const ConsumerMetadata> empty_metadata_;
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ class DisaggregatedProducer final
       : engine_id_(spec.producer_engine_id),
         deadline_(spec.deadline),
         stopped_requests_are_sent_(spec.rules.stopped_requests_are_sent),
-        nothing_to_report_(std::make_shared<ProducerMetadata>()) {}
+        empty_metadata_(std::make_shared<ProducerMetadata>()) {}
 
   void set_xfer_handshake_metadata(const HandshakesByRank& handshakes) override {
     std::uint32_t rank = 0;
@@ -57,7 +57,7 @@ class DisaggregatedProducer final
     ++step_;
     if (metadata_.reqs_in_batch.empty() && metadata_.reqs_not_processed.empty() &&
         metadata_.reqs_to_send.empty()) {
-      return nothing_to_report_;
+      return empty_metadata_;
     }
     return std::make_shared<ProducerMetadata>(std::exchange(metadata_, {}));
   }
@@ -123,7 +123,7 @@ class DisaggregatedProducer final
   std::uint64_t step_ = 1;
   std::vector<std::uint64_t> named_in_;  ///< by RequestIndex: the step that has it in its batch
   ProducerMetadata metadata_;
-  std::shared_ptr<const ProducerMetadata> nothing_to_report_;
+  std::shared_ptr<const ProducerMetadata> empty_metadata_;
 
   std::vector<RemotePrefill> remote_prefills_;  ///< not taken yet
   bool has_params_ = false;  ///< the last of them belongs to the request that finished last

@@ -65,7 +65,7 @@ class FencingConnectorScheduler final
         offloaded_(spec, std::move(tiers)),
         watches_(spec.kv_cache.pool.num_gpu_blocks),
         places_(spec.kv_cache.pool.num_gpu_blocks),
-        nothing_to_report_(std::make_shared<OffloadingConnectorMetadata>()) {
+        empty_metadata_(std::make_shared<OffloadingConnectorMetadata>()) {
     const HashConfig& hash = spec.kv_cache.pool.hash;
     std::set<std::uint32_t> full_sizes;
     std::vector<GroupId> windowed;
@@ -195,7 +195,7 @@ class FencingConnectorScheduler final
     allocated_.clear();
     ++step_;
     if (metadata_.loads.empty() && metadata_.stores.empty() && metadata_.jobs_to_flush.empty()) {
-      return nothing_to_report_;
+      return empty_metadata_;
     }
     return std::make_shared<OffloadingConnectorMetadata>(std::exchange(metadata_, {}));
   }
@@ -775,7 +775,7 @@ class FencingConnectorScheduler final
   std::uint64_t step_ = 1;
   std::vector<BlockId> allocated_;
   OffloadingConnectorMetadata metadata_;
-  std::shared_ptr<const OffloadingConnectorMetadata> nothing_to_report_;
+  std::shared_ptr<const OffloadingConnectorMetadata> empty_metadata_;
 
   // Storage of single calls, kept for the next one.
   std::vector<OffloadKeyView> views_;

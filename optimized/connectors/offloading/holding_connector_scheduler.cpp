@@ -31,7 +31,7 @@ class HoldingConnectorScheduler final
         block_size_factor_(spec.block_size_factor),
         offloaded_block_size_(block_size_ * block_size_factor_),
         offloaded_(spec, /*tiers=*/{}),
-        nothing_to_report_(std::make_shared<OffloadingConnectorMetadata>()) {
+        empty_metadata_(std::make_shared<OffloadingConnectorMetadata>()) {
     key_shape_.hash_bytes = hash_bytes(spec.kv_cache.pool.hash.algorithm);
     key_shape_.hashes_per_key = block_size_factor_;
     key_shape_.hash_of_key = block_size_factor_ - 1;
@@ -115,7 +115,7 @@ class HoldingConnectorScheduler final
     }
     if (metadata_.loads.empty() && metadata_.stores.empty() &&
         metadata_.requests_to_flush.empty()) {
-      return nothing_to_report_;
+      return empty_metadata_;
     }
     return std::make_shared<OffloadingConnectorMetadata>(std::exchange(metadata_, {}));
   }
@@ -257,7 +257,7 @@ class HoldingConnectorScheduler final
   OffloadedBlocks offloaded_;
   std::vector<Tracked> tracked_;  ///< by RequestIndex
   OffloadingConnectorMetadata metadata_;
-  std::shared_ptr<const OffloadingConnectorMetadata> nothing_to_report_;
+  std::shared_ptr<const OffloadingConnectorMetadata> empty_metadata_;
 
   // Storage of single calls, kept for the next one.
   std::vector<OffloadKeyView> views_;

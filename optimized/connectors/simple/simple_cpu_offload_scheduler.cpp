@@ -91,7 +91,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
         num_blocks_to_walk_(num_blocks_to_walk(spec.kv_cache)),
         cpu_(cpu_kv_cache_config(spec)),
         last_store_of_block_(spec.lazy_offload ? 0 : spec.kv_cache.pool.num_gpu_blocks),
-        nothing_to_report_(std::make_shared<SimpleCPUOffloadMetadata>()) {}
+        empty_metadata_(std::make_shared<SimpleCPUOffloadMetadata>()) {}
 
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
@@ -136,7 +136,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     if (was_pinned) free_pinned(tracked);
     gpu_pool_of(host).touch(tracked.load_gpu_blocks);
     tracked.is_loading = true;
-    if (!unreported_.contains(request.index)) unreported_.push_back(request.index);
+    if (!unsent_.contains(request.index)) unsent_.push_back(request.index);
   }
 
   // ---- A step and its results ----
@@ -152,7 +152,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     add_loads_to_metadata(host);
     metadata_.need_flush = !output.preempted.empty();
     if (!metadata_.load_event && !metadata_.store_event && !metadata_.need_flush) {
-      return nothing_to_report_;
+      return empty_metadata_;
     }
     return std::make_shared<SimpleCPUOffloadMetadata>(std::exchange(metadata_, {}));
   }
@@ -179,7 +179,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     if (!tracked) return false;
     tracked->is_known = false;
     if (pinning_.erase(request.index)) free_pinned(*tracked);
-    if (unreported_.erase(request.index)) end_load(gpu_pool_of(host), *tracked);
+    if (unsent_.erase(request.index)) end_load(gpu_pool_of(host), *tracked);
     return false;
   }
 
@@ -205,7 +205,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(pinning_, unreported_, stores_, cursor_, next_load_event_, next_store_event_);
+    hash.add_all(pinning_, unsent_, stores_, cursor_, next_load_event_, next_store_event_);
     hash.add_kept(cpu_, tracked_, last_store_of_block_);
   }
 
@@ -313,10 +313,10 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   }
 
   void add_loads_to_metadata(ConnectorHost& host) {
-    if (unreported_.empty()) return;
+    if (unsent_.empty()) return;
     metadata_.load_event = next_load_event_++;
-    while (!unreported_.empty()) {
-      const RequestIndex request = unreported_.front();
+    while (!unsent_.empty()) {
+      const RequestIndex request = unsent_.front();
       const Tracked& tracked = tracked_[request];
       metadata_.load_gpu_blocks.insert(metadata_.load_gpu_blocks.end(),
                                        tracked.load_gpu_blocks.begin(),
@@ -325,7 +325,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
                                        tracked.load_cpu_blocks.begin(),
                                        tracked.load_cpu_blocks.end());
       metadata_.load_requests.emplace_back(host.request(request).id);
-      unreported_.erase(request);
+      unsent_.erase(request);
     }
   }
 
@@ -474,7 +474,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
 
   std::vector<Tracked> tracked_;            ///< by RequestIndex
   RequestList pinning_;                     ///< in the order of pinning
-  RequestList unreported_;                  ///< loads that are in no metadata yet
+  RequestList unsent_;                      ///< loads that are in no metadata yet
   JobTable<Store> stores_;                  ///< events that are not completed
   std::vector<JobId> last_store_of_block_;  ///< by GPU block: its last event + 1, or 0; eager
   std::optional<BlockId> cursor_;
@@ -485,7 +485,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   Store planned_;
   std::size_t num_taken_ = 0;  ///< how many of planned_ have their CPU block
   SimpleCPUOffloadMetadata metadata_;
-  std::shared_ptr<const SimpleCPUOffloadMetadata> nothing_to_report_;
+  std::shared_ptr<const SimpleCPUOffloadMetadata> empty_metadata_;
 
   BlocksByGroup hit_;  ///< storage of single calls, kept for the next one
 };

@@ -30,7 +30,7 @@ class DecodeBenchConnectorScheduler final
   /// Requires: check_spec(spec) finds nothing.
   explicit DecodeBenchConnectorScheduler(const SynchronousConnectorSpec& spec)
       : block_size_(spec.block_size()),
-        nothing_to_report_(std::make_shared<const SynchronousConnectorMetadata>()) {}
+        empty_metadata_(std::make_shared<const SynchronousConnectorMetadata>()) {}
 
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
@@ -59,7 +59,7 @@ class DecodeBenchConnectorScheduler final
 
   std::shared_ptr<const KVConnectorMetadata> build_connector_meta(ConnectorHost&,
                                                                   const SchedulerOutput&) override {
-    if (fills_.empty()) return nothing_to_report_;
+    if (fills_.empty()) return empty_metadata_;
     auto metadata = std::make_shared<SynchronousConnectorMetadata>();
     metadata->fills = std::move(fills_);
     fills_.clear();
@@ -79,7 +79,7 @@ class DecodeBenchConnectorScheduler final
   std::uint32_t block_size_;
   RequestList filled_;
   std::vector<BlockFill> fills_;  ///< in no metadata yet
-  std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_report_;
+  std::shared_ptr<const SynchronousConnectorMetadata> empty_metadata_;
 };
 
 // ---- The worker's half ----

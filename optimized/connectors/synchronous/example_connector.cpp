@@ -35,7 +35,7 @@ class ExampleConnectorScheduler final
   ExampleConnectorScheduler(const SynchronousConnectorSpec& spec, const SharedStorage& storage)
       : block_size_(spec.block_size()),
         storage_(&storage),
-        nothing_to_report_(std::make_shared<const SynchronousConnectorMetadata>()) {}
+        empty_metadata_(std::make_shared<const SynchronousConnectorMetadata>()) {}
 
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
@@ -73,7 +73,7 @@ class ExampleConnectorScheduler final
       plan_resumed(host.request(cached[k].request), cached[k], output);
     }
     KVFENCE_CHECK(num_needing_load_ == 0, "a request that needs a load is not in the step");
-    if (transfers_.empty()) return nothing_to_report_;
+    if (transfers_.empty()) return empty_metadata_;
     auto metadata = std::make_shared<SynchronousConnectorMetadata>();
     metadata->transfers = std::move(transfers_);
     transfers_.clear();
@@ -209,7 +209,7 @@ class ExampleConnectorScheduler final
   // Of the step under way.
   std::vector<FileTransfer> transfers_;
   std::size_t place_ = 0;  ///< in output.scheduled: where num_step_tokens looks next
-  std::shared_ptr<const SynchronousConnectorMetadata> nothing_to_report_;
+  std::shared_ptr<const SynchronousConnectorMetadata> empty_metadata_;
 };
 
 // ---- The worker's half ----

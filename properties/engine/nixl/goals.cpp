@@ -314,13 +314,13 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const auto own = num_outputs_.find(output.request);
       if (own == num_outputs_.end()) continue;
       own->second += output.tokens.size();
-      const bool is_notified = sent.count(output.request) > 0;
-      add("decoded_at_producer", is_notified && own->second > 1);
-      if (is_notified) sources_[output.request].is_held = true;
+      const bool is_sent = sent.count(output.request) > 0;
+      add("decoded_at_producer", is_sent && own->second > 1);
+      if (is_sent) sources_[output.request].is_held = true;
       add("finished_without_blocks",
-          !is_notified && output.status == RequestStatus::kFinishedLengthCapped);
+          !is_sent && output.status == RequestStatus::kFinishedLengthCapped);
       if (output.status != RequestStatus::kFinishedStopped) continue;
-      add(is_notified ? Name("stopped_sent") : Name("stopped_not_sent"));
+      add(is_sent ? Name("stopped_sent") : Name("stopped_not_sent"));
     }
   }
 

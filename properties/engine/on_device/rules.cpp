@@ -193,8 +193,7 @@ class Invariants final : public Rules {
     /// By step in flight for which a rank was polled, oldest first.
     std::deque<std::vector<Submitted>> ended;
     std::map<std::string, std::uint32_t> num_on_ranks;  ///< by request: ranks that have its load
-    std::map<JobId, std::vector<std::string>>
-        loads;  ///< of the simple connector: requests by event
+    std::map<JobId, std::vector<std::string>> loads;    ///< simple connector: requests by event
   };
 
   Engine at_rest() const {

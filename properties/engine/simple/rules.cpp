@@ -504,10 +504,9 @@ class Invariants final : public Rules {
   WorkerTables tables_;
   std::map<std::string, Content> contents_;  ///< by key
   std::deque<PlannedStep> in_flight_;
-  std::map<std::pair<bool, JobId>, Event>
-      events_;                           ///< by id: stores not completed, loads not ended
-  std::set<std::string> have_loads_;     ///< requests that did not run since their load
-  std::uint32_t num_quiet_updates_ = 0;  ///< in a row: no copy and no step is under way
+  std::map<std::pair<bool, JobId>, Event> events_;  ///< by id, until completed or ended
+  std::set<std::string> have_loads_;                ///< requests that did not run since their load
+  std::uint32_t num_quiet_updates_ = 0;             ///< in a row: no copy and no step is under way
   const Observation* before_ = nullptr;  ///< for the current check; null at the first command
 };
 

@@ -128,8 +128,8 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
       stores_.push_back(std::move(store));
     }
     for (Load& load : loads_) {
-      if (load.is_notified) continue;
-      load.is_notified = true;
+      if (load.is_sent) continue;
+      load.is_sent = true;
       const auto append = [](const std::vector<BlockId>& blocks, std::vector<BlockId>& all) {
         all.insert(all.end(), blocks.begin(), blocks.end());
       };
@@ -161,10 +161,10 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
                         const BlocksByGroup& /*blocks*/) override {
     if (const auto pinned = take_pin(request.index)) free_in_cpu_pool(without_null_blocks(*pinned));
-    const bool has_untold_load = std::any_of(loads_.begin(), loads_.end(), [&](const Load& load) {
-      return load.request == request.index && !load.is_notified;
+    const bool has_unsent_load = std::any_of(loads_.begin(), loads_.end(), [&](const Load& load) {
+      return load.request == request.index && !load.is_sent;
     });
-    if (has_untold_load) end_load(host, request.index);
+    if (has_unsent_load) end_load(host, request.index);
     std::erase_if(known_, [&](const Known& known) { return known.request == request.index; });
     return false;
   }
@@ -202,9 +202,9 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     std::string id;
     std::vector<BlockId> gpu_blocks;
     std::vector<BlockId> cpu_blocks;
-    bool is_notified = false;  ///< some metadata has it
+    bool is_sent = false;  ///< some metadata has it
     void add_to(StateHash& hash) const {
-      hash.add_all(request, id, gpu_blocks, cpu_blocks, is_notified);
+      hash.add_all(request, id, gpu_blocks, cpu_blocks, is_sent);
     }
   };
 
