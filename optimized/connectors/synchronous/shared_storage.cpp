@@ -67,6 +67,7 @@ class FolderOfFiles final : public StorageWorld {
 
   bool save(std::string_view folder, std::uint32_t layer,
             std::span<const KVSymbol> symbols) override {
+    is_listed_ = false;
     if (!has_faults(layer)) return storage_.save(folder, layer, symbols);
     encode_symbols(symbols, bytes_);
     faulty_.begin(plan_of(to_fail_[layer], bytes_.size()));
@@ -76,6 +77,7 @@ class FolderOfFiles final : public StorageWorld {
   }
 
   bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) override {
+    is_listed_ = false;  // a load makes its folder
     if (!has_faults(layer)) return storage_.load(folder, layer, symbols);
     faulty_.begin(plan_of(to_fail_[layer], 0));
     const bool done = storage_.load(folder, layer, symbols);
@@ -91,24 +93,29 @@ class FolderOfFiles final : public StorageWorld {
   }
 
   void make_folder(std::string_view folder) override {
+    is_listed_ = false;
     fs::create_directory(storage_.path_of(folder));
   }
 
   void put_file(std::string_view folder, std::uint32_t layer,
                 std::span<const KVSymbol> symbols) override {
+    is_listed_ = false;
     KVFENCE_CHECK(storage_.save(folder, layer, symbols),
                   "a file of the storage can not be written: is the disk full?");
   }
 
   bool remove_folder(std::string_view folder) override {
+    is_listed_ = false;
     return fs::remove_all(storage_.path_of(folder)) > 0;
   }
 
   bool remove_file(std::string_view folder, std::uint32_t layer) override {
+    is_listed_ = false;
     return fs::remove(storage_.path_of(folder, layer));
   }
 
   bool truncate_file(std::string_view folder, std::uint32_t layer) override {
+    is_listed_ = false;
     const std::string& path = storage_.path_of(folder, layer);
     std::error_code error;
     const std::uintmax_t size = fs::file_size(path, error);
@@ -117,32 +124,12 @@ class FolderOfFiles final : public StorageWorld {
     return true;
   }
 
-  void folders(std::vector<std::string>& names) const override {
-    KVFENCE_CHECK(posix_.list(folder_.path(), names) >= 0, "a storage without a folder");
-    std::ranges::sort(names);
-  }
+  void folders(std::vector<std::string>& names) const override { names = listed().folders; }
 
-  void files(std::vector<StoredFile>& files) const override {
-    files.clear();
-    std::vector<std::string> folder_names;
-    std::vector<std::string> file_names;
-    folders(folder_names);
-    for (const std::string& folder : folder_names) {
-      const auto first = static_cast<std::ptrdiff_t>(files.size());
-      if (posix_.list(storage_.path_of(folder), file_names) < 0) continue;
-      for (const std::string& name : file_names) {
-        if (const auto layer = layer_of(name)) files.push_back(stored(folder, *layer));
-      }
-      std::ranges::sort(files.begin() + first, files.end(), {}, &StoredFile::layer);
-    }
-  }
+  void files(std::vector<StoredFile>& files) const override { files = listed().files; }
 
   void add_to(StateHash& hash) const override {
-    std::vector<std::string> folder_names;
-    folders(folder_names);
-    std::vector<StoredFile> found;
-    files(found);
-    hash.add_all(folder_names, found, to_fail_);
+    hash.add_all(listed().folders, listed().files, to_fail_);
   }
 
  private:
@@ -153,6 +140,34 @@ class FolderOfFiles final : public StorageWorld {
   void take_back_what_happened(std::uint32_t layer) {
     for (const FileFault& fault : faulty_.happened()) to_fail_[layer] &= ~bit_of(fault.operation);
     faulty_.begin(FaultPlan());
+  }
+
+  /// What the folder holds. Everyone asks after each step, and few steps change a file.
+  struct Listing {
+    std::vector<std::string> folders;
+    std::vector<StoredFile> files;
+  };
+
+  const Listing& listed() const {
+    if (!is_listed_) list();
+    is_listed_ = true;
+    return listing_;
+  }
+
+  void list() const {
+    auto& [folders, files] = listing_;
+    KVFENCE_CHECK(posix_.list(folder_.path(), folders) >= 0, "a storage without a folder");
+    std::ranges::sort(folders);
+    files.clear();
+    std::vector<std::string> names;
+    for (const std::string& folder : folders) {
+      const auto first = static_cast<std::ptrdiff_t>(files.size());
+      if (posix_.list(storage_.path_of(folder), names) < 0) continue;
+      for (const std::string& name : names) {
+        if (const auto layer = layer_of(name)) files.push_back(stored(folder, *layer));
+      }
+      std::ranges::sort(files.begin() + first, files.end(), {}, &StoredFile::layer);
+    }
   }
 
   StoredFile stored(const std::string& folder, std::uint32_t layer) const {
@@ -170,7 +185,9 @@ class FolderOfFiles final : public StorageWorld {
   mutable PosixFileOperations posix_;
   FaultyFileOperations faulty_ = FaultyFileOperations(posix_);
   FileStorage storage_{folder_.path(), faulty_};
-  std::vector<std::uint32_t> to_fail_;    ///< by layer: a bit by FileOperation
+  std::vector<std::uint32_t> to_fail_;  ///< by layer: a bit by FileOperation
+  mutable Listing listing_;
+  mutable bool is_listed_ = false;        ///< nothing has changed a file since
   mutable std::vector<std::byte> bytes_;  ///< of single calls, kept for the next one
 };
 
