@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -135,48 +134,45 @@ std::string metrics_of(const audit::Auditor& auditor) {
 
 // ---- Where messages come from ----
 
-/// Returns an error message, if any. cut: the error after the last whole record.
-std::optional<InputError> audit_recording(const std::string& path, bool quiet,
-                                          audit::Auditor& auditor,
-                                          std::optional<std::string>& cut) {
-  const Parsed<std::string> text = read_file(path);
-  if (!text) return text.error();
+/// Returns the error after the last whole record, if any.
+std::optional<std::string> audit_recording(const std::string& path, bool quiet,
+                                           audit::Auditor& auditor) {
+  const std::string text = required(read_file(path));
   audit::RecordingReader reader;
   std::string error;
-  if (!reader.open(*text, error)) return InputError{path, {}, error, {}};
+  if (!reader.open(text, error)) throw BadInput(InputError{path, {}, error, {}});
   Progress progress("messages", quiet);
   for (audit::Arrival arrival; reader.read(arrival);) {
     auditor.take(arrival);
     progress.show(auditor.counts().messages, 0);
   }
-  cut = reader.cut();
-  return std::nullopt;
+  return reader.cut();
 }
 
-/// Until the time is over or a signal comes. Returns an error message, if any.
-std::optional<InputError> audit_live(const AuditCommandOptions& options, audit::Auditor& auditor) {
+/// Until the time is over or a signal comes.
+void audit_live(const AuditCommandOptions& options, audit::Auditor& auditor) {
   audit::SubscriberOptions subscriber_options = options.subscriber;
   for (std::size_t index = 0; index < options.endpoints.size(); ++index) {
     subscriber_options.endpoints.push_back(
         {options.endpoints[index],
          index < options.replay_endpoints.size() ? options.replay_endpoints[index] : ""});
   }
-  const auto subscriber = audit::Subscriber::open(subscriber_options);
-  if (!subscriber) return subscriber.error();
+  const auto subscriber = required(audit::Subscriber::open(subscriber_options));
   audit::RecordingWriter recording;
-  std::optional<std::string> problem;
-  if (!options.record_file.empty()) problem = recording.open(options.record_file);
-  if (problem) return InputError{"--record", {}, *problem, "a file to write"};
+  const auto expect_written = [](const std::optional<std::string>& problem) {
+    if (problem) throw BadInput(InputError{"--record", {}, *problem, "a file to write"});
+  };
+  if (!options.record_file.empty()) expect_written(recording.open(options.record_file));
   audit::MetricsServer metrics;
   if (options.metrics_port) {
-    problem = metrics.open(*options.metrics_port);
-    if (problem) return InputError{"--metrics-port", {}, *problem, "a port that is free"};
+    const auto problem = metrics.open(*options.metrics_port);
+    if (problem) throw BadInput(InputError{"--metrics-port", {}, *problem, "a port that is free"});
     if (!options.output.quiet) {
       std::fprintf(stderr, "kvfence: figures at port %d\n", metrics.port());
     }
   }
   const auto take = [&](const audit::Arrival& arrival) {
-    if (!options.record_file.empty() && !problem) problem = recording.write(arrival);
+    if (!options.record_file.empty()) expect_written(recording.write(arrival));
     auditor.take(arrival);
   };
   is_interrupted = 0;
@@ -186,15 +182,14 @@ std::optional<InputError> audit_live(const AuditCommandOptions& options, audit::
   Clock::time_point heard = start;
   std::vector<audit::Arrival> arrivals;
   std::vector<std::pair<std::string, std::string>> rejected;
-  while (is_interrupted == 0 && !problem &&
-         (!options.seconds_max || since(start) < *options.seconds_max)) {
+  while (is_interrupted == 0 && (!options.seconds_max || since(start) < *options.seconds_max)) {
     arrivals.clear();
     rejected.clear();
-    (*subscriber)->receive(kPollMilliseconds, arrivals, rejected);
+    subscriber->receive(kPollMilliseconds, arrivals, rejected);
     for (const auto& [engine, found] : rejected) auditor.reject(engine, found);
     for (const audit::Arrival& arrival : arrivals) {
       if (const std::optional<std::uint64_t> first = auditor.missing_before(arrival)) {
-        for (const audit::Arrival& replayed : (*subscriber)->replay(*first, arrival)) {
+        for (const audit::Arrival& replayed : subscriber->replay(*first, arrival)) {
           take(replayed);
         }
       }
@@ -205,8 +200,6 @@ std::optional<InputError> audit_live(const AuditCommandOptions& options, audit::
     view.show(auditor);
     metrics.serve([&] { return metrics_of(auditor); });
   }
-  if (!problem) return std::nullopt;
-  return InputError{"--record", {}, *problem, "a file to write"};
 }
 
 // ---- The outcome ----
@@ -380,10 +373,10 @@ void print_text(const AuditCommandOptions& options, const audit::Auditor& audito
 int audit_command(const AuditCommandOptions& command_line) {
   AuditCommandOptions options = command_line;
   if (options.file.empty() == options.endpoints.empty()) {
-    return bad_input("audit: found no recording and no --endpoint, expected one of them");
+    throw BadInput("audit: found no recording and no --endpoint, expected one of them");
   }
   if (options.replay_endpoints.size() > options.endpoints.size()) {
-    return bad_input("--replay-endpoint: found more of them than --endpoint");
+    throw BadInput("--replay-endpoint: found more of them than --endpoint");
   }
   if (!options.endpoints.empty() && !audit::Subscriber::is_available()) {
     return without_report({exit_code::kCannotRun,
@@ -393,19 +386,16 @@ int audit_command(const AuditCommandOptions& command_line) {
                           options.output);
   }
   options.rules.hash_function = from_text<audit::HashFunction>(options.hash_algorithm);
-  if (!options.out_folder.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(options.out_folder, error);
-    if (error) return bad_input("--out: " + options.out_folder + ": " + error.message());
-  }
+  if (!options.out_folder.empty()) make_out_folder(options.out_folder);
 
   audit::Auditor auditor({options.rules, options.out_folder.empty() ? 0 : kKeptBytes});
   std::optional<std::string> cut;
   const Clock::time_point start = Clock::now();
-  const std::optional<InputError> error =
-      options.file.empty() ? audit_live(options, auditor)
-                           : audit_recording(options.file, options.output.quiet, auditor, cut);
-  if (error) return bad_input(*error);
+  if (options.file.empty()) {
+    audit_live(options, auditor);
+  } else {
+    cut = audit_recording(options.file, options.output.quiet, auditor);
+  }
   auditor.finish();
   const double seconds = since(start);
 

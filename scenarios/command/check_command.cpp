@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "scenarios/command/commands.h"
@@ -12,12 +11,8 @@
 
 namespace kvfence {
 int check_command(const CheckCommandOptions& options) {
-  const auto found = tools_of(options.target, "--target");
-  if (!found) return bad_input(found.error());
-  const TargetTools& target = **found;
-  std::error_code error;
-  std::filesystem::create_directories(options.out_folder, error);
-  if (error) return bad_input("--out: " + options.out_folder + ": " + error.message());
+  const TargetTools& target = *required(tools_of(options.target, "--target"));
+  make_out_folder(options.out_folder);
 
   Progress progress("commands", options.output.quiet);
   CheckOptions check = options.check;

@@ -40,37 +40,34 @@ DeviceStory story_of(const Scenario& scenario, const std::string& planted_bug) {
                    : story_of_engine(scenario, planted_bug);
 }
 
-/// Why the device's story cannot be drawn although it is asked for.
-std::optional<std::string> refusal(const ExplainCommandOptions& options, const Scenario& scenario) {
-  if (options.html_file.empty() && options.trace_file.empty()) return std::nullopt;
+/// Throws BadInput if the device's story cannot be drawn although it is asked for.
+void check_drawing(const ExplainCommandOptions& options, const Scenario& scenario) {
+  if (options.html_file.empty() && options.trace_file.empty()) return;
   const std::string option = options.html_file.empty() ? "--trace" : "--html";
   if (!has_devices(scenario)) {
-    return option + ": found a scenario of target " + std::string(scenario.target->name) +
-           " without a device to draw; expected target " + std::string(WorkerTarget::kName) +
-           " or " + std::string(EngineTarget::kName) +
-           " (config assembly=" + std::string(to_text(engine::Assembly::kOffloadingOnDevice)) +
-           ", or on_device)";
+    throw BadInput(option + ": found a scenario of target " + std::string(scenario.target->name) +
+                   " without a device to draw; expected target " +
+                   std::string(WorkerTarget::kName) + " or " + std::string(EngineTarget::kName) +
+                   " (config assembly=" +
+                   std::string(to_text(engine::Assembly::kOffloadingOnDevice)) + ", or on_device)");
   }
   if (const auto hidden = hiding_option(options.subject)) {
-    return option + ": not with " + std::string(*hidden) + ", whose device cannot be seen";
+    throw BadInput(option + ": not with " + std::string(*hidden) + ", whose device cannot be seen");
   }
-  return std::nullopt;
 }
 
 }  // namespace
 
 int explain_command(const ExplainCommandOptions& options) {
-  const Parsed<LoadedScenario> loaded = load_scenario(options.file, options.episode);
-  if (!loaded) return bad_input(loaded.error());
-  Parsed<Scenario> scenario = loaded->target->scenario(loaded->only(options.episode), options.file);
-  if (!scenario) return bad_input(scenario.error());
-  if (const auto refused = refusal(options, *scenario)) return bad_input(*refused);
+  const LoadedScenario loaded = required(load_scenario(options.file, options.episode));
+  Scenario scenario = required(loaded.target->scenario(loaded.only(options.episode), options.file));
+  check_drawing(options, scenario);
   const Outcome outcome =
-      loaded->target->explain(*scenario, options.file, options.subject, options.oracles);
+      loaded.target->explain(scenario, options.file, options.subject, options.oracles);
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, {});
   std::printf("%s", outcome.message.c_str());
-  if (!has_devices(*scenario) || hiding_option(options.subject)) return outcome.exit_code;
-  DeviceStory story = story_of(*scenario, options.subject.planted_bug);
+  if (!has_devices(scenario) || hiding_option(options.subject)) return outcome.exit_code;
+  DeviceStory story = story_of(scenario, options.subject.planted_bug);
   story.difference = outcome.report.divergence;
   std::printf("\n%s", story_text(story).c_str());
   const bool is_written =

@@ -86,11 +86,7 @@ void print_rows(const std::string& heading, const Rows& rows) {
 }  // namespace
 
 int list_command(const ListCommandOptions& options) {
-  if (!options.target.empty()) {
-    if (const auto found = tools_of(options.target, "--target"); !found) {
-      return bad_input(found.error());
-    }
-  }
+  if (!options.target.empty()) required(tools_of(options.target, "--target"));
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   const auto show = [&](const std::string& heading, const Rows& rows) {
     if (!options.output.json) {

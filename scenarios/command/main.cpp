@@ -155,17 +155,14 @@ class Options {
   Restricted* all_ = nullptr;
 };
 
-/// `key=value ...` as on a config line; false, with a message on stderr, if it is malformed.
-bool parse_overrides(const std::vector<std::string>& texts, std::vector<Field>& overrides) {
+/// `key=value ...` as on a config line.
+std::vector<Field> overrides_of(const std::vector<std::string>& texts) {
+  std::vector<Field> overrides;
   for (const std::string& text : texts) {
-    const Parsed<std::vector<Field>> fields = fields_of(text, "--config");
-    if (!fields) {
-      bad_input(fields.error());
-      return false;
-    }
-    overrides.insert(overrides.end(), fields->begin(), fields->end());
+    const std::vector<Field> fields = required(fields_of(text, "--config"));
+    overrides.insert(overrides.end(), fields.begin(), fields.end());
   }
-  return true;
+  return overrides;
 }
 
 /// The options of `replay`.
@@ -211,13 +208,12 @@ class ReplayCommandLine {
                              "transfers that the device runs per direction and step, at most");
   }
 
-  /// To be called after parsing. False, with a message on stderr: an option of another target.
-  bool finish() {
+  /// To be called after parsing. Throws BadInput: an option of another target.
+  void finish() {
     for (const auto& [option, targets] : of_some_targets_) {
       const bool fits = contains(targets, options_.target);
       if (fits || option->count() == 0) continue;
-      bad_input(option->get_name() + ": not with --target " + options_.target);
-      return false;
+      throw BadInput(option->get_name() + ": not with --target " + options_.target);
     }
     SchedulerReplayOptions& scheduler = options_.scheduler;
     OffloadReplayOptions& offload = options_.offload;
@@ -241,19 +237,15 @@ class ReplayCommandLine {
     }
     if (options_.target == kEngine && cpu_blocks_->count() > 0) {
       if (offload.cpu_blocks.size() != 1) {
-        bad_input("--cpu-blocks: found several capacities, expected one with --target engine");
-        return false;
+        throw BadInput("--cpu-blocks: found several capacities, expected one with --target engine");
       }
       engine.cpu_blocks = offload.cpu_blocks.front();
     }
     if (!options_.subject.planted_bug.empty()) {
-      if (options_.only == "reference") {
-        bad_input("--planted-bug: not with --only reference");
-        return false;
-      }
+      if (options_.only == "reference") throw BadInput("--planted-bug: not with --only reference");
       if (options_.only.empty()) options_.lockstep = !options_.is_published();
     }
-    return finish_publish_options();
+    finish_publish_options();
   }
 
  private:
@@ -371,21 +363,14 @@ class ReplayCommandLine {
         "write the blocks that are really held after each message, as JSON lines", "FILE"));
   }
 
-  /// False, with a message on stderr: a malformed fault.
-  bool finish_publish_options() {
+  void finish_publish_options() {
     audit::EventStreamOptions& publish = options_.publish;
     if (encoding_ == "maps") publish.release = audit::WireRelease::kV033;
     publish.publisher.replay_has_topic = encoding_ == "maps";
     publish.low64 = hashes_ == "low64";
     for (const std::string& text : faults_) {
-      const Parsed<audit::Fault> fault = audit::parse_fault(text);
-      if (!fault) {
-        bad_input(fault.error());
-        return false;
-      }
-      publish.faults.push_back(*fault);
+      publish.faults.push_back(required(audit::parse_fault(text)));
     }
-    return true;
   }
 
   CLI::App* command_;
@@ -486,7 +471,7 @@ class CommandLine {
   /// A subcommand: what it does once its options are read.
   Options command(const char* name, const char* doc, std::function<int()> run) {
     CLI::App* const app = app_.add_subcommand(name, doc);
-    app->callback([this, run = std::move(run)] { exit_code_ = run(); });
+    app->callback([this, run = std::move(run)] { exit_code_ = exit_code_of(run); });
     return Options(app);
   }
 
@@ -543,7 +528,7 @@ class CommandLine {
 
   int run_check() {
     CheckOptions& check = check_.check;
-    if (!parse_overrides(config_, check.config_overrides)) return exit_code::kBadInput;
+    check.config_overrides = overrides_of(config_);
     if (runs_planted_bugs_) {
       bugs_.target = check_.target;
       bugs_.config_overrides = check.config_overrides;
@@ -562,7 +547,7 @@ class CommandLine {
     const Options options = command(
         "replay",
         "replay production traffic through the pool, the scheduler, two tiers or an engine", [&] {
-          if (!replay_line_->finish()) return exit_code::kBadInput;
+          replay_line_->finish();
           return contained(
               "replay", [&] { return replay_command(replay_); }, replay_.output);
         });
@@ -624,8 +609,7 @@ class CommandLine {
   void add_record() {
     const Options options =
         command("record", "record the answers of an implementation as traces", [&] {
-          if (!parse_overrides(config_, record_.record.config_overrides))
-            return exit_code::kBadInput;
+          record_.record.config_overrides = overrides_of(config_);
           return contained(
               "record", [&] { return record_command(record_); }, record_.output);
         });
@@ -681,9 +665,8 @@ class CommandLine {
   void add_serve() {
     const Options options =
         command("serve", "serve the line protocol: answer commands from stdin on stdout", [&] {
-          const auto target = tools_of(serve_target_, "--target");
-          if (!target) return bad_input(target.error());
-          return (*target)->serve(serve_bug_, serves_reference_);
+          return required(tools_of(serve_target_, "--target"))
+              ->serve(serve_bug_, serves_reference_);
         });
     options.value("--target", serve_target_, "target to serve")->required();
     auto* bug = options.value("--planted-bug", serve_bug_,
@@ -713,7 +696,7 @@ class CommandLine {
   /// Runs a command whose implementation may crash in a process of its own.
   int contained(const std::string& name, const std::function<int()>& command,
                 const OutputOptions& output) const {
-    const auto work = [&](RunPosition&) { return std::to_string(command()); };
+    const auto work = [&](RunPosition&) { return std::to_string(exit_code_of(command)); };
     ContainedRun run(work, {.seconds_per_command = 0});
     run.wait();
     if (run.answer()) return std::stoi(*run.answer());

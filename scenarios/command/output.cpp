@@ -1,8 +1,9 @@
 #include "scenarios/command/output.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <system_error>
 
 #include "properties/core/run_check.h"
 #include "scenarios/command/exit_code.h"
@@ -10,12 +11,28 @@
 
 namespace kvfence {
 
+void fail_on(const std::optional<InputError>& error) {
+  if (error) throw BadInput(*error);
+}
+
+void make_out_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw BadInput("--out: " + path + ": " + error.message());
+}
+
+int exit_code_of(const std::function<int()>& command) {
+  try {
+    return command();
+  } catch (const BadInput& error) {
+    return bad_input(error.what());
+  }
+}
+
 int bad_input(const std::string& message) {
   std::fprintf(stderr, "kvfence: %s\n", message.c_str());
   return exit_code::kBadInput;
 }
-
-int bad_input(const InputError& error) { return bad_input(error.to_text()); }
 
 int without_report(const Outcome& outcome, const OutputOptions& output) {
   std::fprintf(stderr, "kvfence: %s\n", outcome.message.c_str());

@@ -2,7 +2,11 @@
 
 /// The output of every command: text or JSON on stdout, messages on stderr, JUnit into a file.
 
+#include <functional>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "contract/core/line.h"
@@ -11,8 +15,30 @@
 
 namespace kvfence {
 
+/// Ends a command: its input is bad. exit_code_of() catches it.
+class BadInput : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  explicit BadInput(const InputError& error) : runtime_error(error.to_text()) {}
+};
+
+/// The value. Throws BadInput if there is none.
+template <class T>
+T required(Parsed<T> parsed) {
+  if (!parsed) throw BadInput(parsed.error());
+  return std::move(*parsed);
+}
+
+/// Throws BadInput if there is an error.
+void fail_on(const std::optional<InputError>& error);
+
+/// Makes the folder of --out. Throws BadInput if that cannot be done.
+void make_out_folder(const std::string& path);
+
+/// The exit code of a command that may throw BadInput.
+int exit_code_of(const std::function<int()>& command);
+
 /// `kvfence: message` on stderr; returns exit_code::kBadInput.
-int bad_input(const InputError& error);
 int bad_input(const std::string& message);
 
 /// Prints the message of an outcome that has no report (exit codes 2 and 77) and returns its exit

@@ -72,9 +72,7 @@ void print_table(const std::vector<Cells>& rows, bool markdown) {
 }  // namespace
 
 int planted_bugs_command(const PlantedBugsCommandOptions& options) {
-  const auto found = tools_of(options.target, "--target");
-  if (!found) return bad_input(found.error());
-  const TargetTools& target = **found;
+  const TargetTools& target = *required(tools_of(options.target, "--target"));
   const std::vector<PlantedBugInfo> infos = infos_of(target, options.config_overrides);
   Progress progress("planted bugs", options.output.quiet);
   std::vector<Cells> table = {

@@ -5,29 +5,27 @@
 #include <utility>
 #include <vector>
 
+#include "scenarios/command/output.h"
+
 namespace kvfence {
 
-Parsed<Publication> Publication::open(const audit::EventStreamOptions& options, Profile profile,
-                                      HashAlgorithm hash_algorithm) {
-  Publication publication;
-  if (options.publisher.endpoint.empty()) return publication;
+Publication::Publication(const audit::EventStreamOptions& options, Profile profile,
+                         HashAlgorithm hash_algorithm)
+    : has_truth_(!options.truth_file.empty()) {
+  if (options.publisher.endpoint.empty()) return;
   audit::EventStreamOptions of_profile = options;
   if (options.release != audit::WireRelease::kV033) {
     of_profile.release =
         profile == Profile::kV019 ? audit::WireRelease::kV019 : audit::WireRelease::kV023;
   }
-  auto stream = audit::EventStream::open(of_profile, hash_algorithm);
-  if (!stream) return stream.error();
-  publication.stream_ = std::move(*stream);
-  publication.has_truth_ = !options.truth_file.empty();
-  if (const audit::Publisher* publisher = publication.stream_->publisher()) {
+  stream_ = required(audit::EventStream::open(of_profile, hash_algorithm));
+  if (const audit::Publisher* publisher = stream_->publisher()) {
     const bool replays = !options.publisher.replay_endpoint.empty();
     std::printf("publishing on %s%s%s\n", publisher->endpoint().c_str(),
                 replays ? ", replay on " : "", replays ? publisher->replay_endpoint().c_str() : "");
     std::fflush(stdout);
   }
-  if (auto error = publication.stream_->start()) return *error;
-  return publication;
+  fail_on(stream_->start());
 }
 
 EventsTap Publication::tap() const {
@@ -39,9 +37,8 @@ EventsTap Publication::tap() const {
           has_truth_};
 }
 
-std::optional<InputError> Publication::finish() {
-  if (stream_ && !stream_->finish()) return stream_->error();
-  return std::nullopt;
+void Publication::finish() {
+  if (stream_ && !stream_->finish()) fail_on(stream_->error());
 }
 
 std::string Publication::to_text() const {

@@ -3,10 +3,8 @@
 /// `kvfence replay --publish`: the destination of a replay's KV events, and the report on it.
 
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "contract/core/line.h"
 #include "contract/core/rules.h"
 #include "scenarios/audit/event_stream.h"
 #include "scenarios/replay/replay_sides.h"
@@ -16,15 +14,15 @@ namespace kvfence {
 class Publication {
  public:
   /// Opens what the options name and waits for the subscribers; publishes nothing if they name
-  /// nothing. profile, hash_algorithm: of the pool. Errors: what EventStream cannot open.
+  /// nothing. profile, hash_algorithm: of the pool. Throws BadInput: what EventStream cannot open.
   /// Requires: a file, or audit::Publisher::is_available().
-  static Parsed<Publication> open(const audit::EventStreamOptions& options, Profile profile,
-                                  HashAlgorithm hash_algorithm);
+  Publication(const audit::EventStreamOptions& options, Profile profile,
+              HashAlgorithm hash_algorithm);
 
   /// Valid during the lifetime of this.
   EventsTap tap() const;
-  /// After the replay. Errors: what went wrong while it ran.
-  std::optional<InputError> finish();
+  /// After the replay. Throws BadInput: what went wrong while it ran.
+  void finish();
 
   /// A line, and an object with member "published"; both empty if nothing is published.
   std::string to_text() const;

@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <system_error>
 
 #include "properties/report/number_text.h"
 #include "scenarios/command/commands.h"
@@ -18,19 +17,18 @@ namespace {
 int finish(const Outcome& outcome, const std::optional<std::string>& problem,
            const std::string& what, const OutputOptions& output) {
   if (outcome.exit_code != exit_code::kAgree) return without_report(outcome, output);
-  if (problem) return bad_input(*problem);
+  if (problem) throw BadInput(*problem);
   std::printf("%s, %s commands\n", what.c_str(), with_thousands(outcome.report.commands).c_str());
   return exit_code::kAgree;
 }
 
 int record_scenario(const RecordCommandOptions& options) {
-  const Parsed<LoadedScenario> loaded =
-      load_scenario(options.scenario_file, options.record.episode);
-  if (!loaded) return bad_input(loaded.error());
+  const LoadedScenario loaded =
+      required(load_scenario(options.scenario_file, options.record.episode));
   const std::string path = options.out.empty() ? options.scenario_file : options.out;
   std::string text;
-  const Outcome outcome = loaded->target->record_document(
-      loaded->only(options.record.episode), options.scenario_file, options.record,
+  const Outcome outcome = loaded.target->record_document(
+      loaded.only(options.record.episode), options.scenario_file, options.record,
       [&](const std::string&, const Document& document) { text += print(document); });
   std::optional<std::string> problem;
   if (outcome.exit_code == exit_code::kAgree) problem = write_file(path, text);
@@ -42,19 +40,15 @@ int record_scenario(const RecordCommandOptions& options) {
 int record_command(const RecordCommandOptions& options) {
   const RecordOptions& record = options.record;
   if (record.sparse_state && !record.digest_every) {
-    return bad_input("--sparse-state: not without --digests");
+    throw BadInput("--sparse-state: not without --digests");
   }
   if (!options.scenario_file.empty()) return record_scenario(options);
-  const auto found = tools_of(options.target, "--target");
-  if (!found) return bad_input(found.error());
-  const TargetTools& target = **found;
+  const TargetTools& target = *required(tools_of(options.target, "--target"));
   if (options.out.empty()) {
-    return bad_input("record: --out says where the traces go: a folder, or a file (.kvs, .kvs.gz)");
+    throw BadInput("record: --out says where the traces go: a folder, or a file (.kvs, .kvs.gz)");
   }
   const bool is_one_file = is_scenario_name(options.out);
-  std::error_code error;
-  if (!is_one_file) std::filesystem::create_directories(options.out, error);
-  if (error) return bad_input("--out: " + options.out + ": " + error.message());
+  if (!is_one_file) make_out_folder(options.out);
 
   Progress progress("episodes", options.output.quiet);
   std::optional<std::string> problem;

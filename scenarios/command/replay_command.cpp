@@ -40,40 +40,32 @@ struct Sides {
   std::unique_ptr<Implementation> actual;  ///< null: the expected side alone
 };
 
-/// The optimized side, with the bug that the options name, if any. Errors: no such bug.
-Parsed<std::unique_ptr<Implementation>> make_subject(const TargetSides& target,
-                                                     const ReplayCommandOptions& options) {
+/// The optimized side, with the bug that the options name, if any.
+std::unique_ptr<Implementation> make_subject(const TargetSides& target,
+                                             const ReplayCommandOptions& options) {
   const std::string& bug = options.subject.planted_bug;
   auto subject = bug.empty() ? target.make_optimized() : target.make_planted(bug);
   if (subject) return subject;
-  return InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"};
-}
-
-/// The reference and the side under test. Errors: no such bug.
-Parsed<Sides> make_both_sides(const TargetSides& target, const ReplayCommandOptions& options) {
-  auto subject = make_subject(target, options);
-  if (!subject) return subject.error();
-  return Sides{target.make_reference(), std::move(*subject)};
+  throw BadInput(
+      InputError{"--planted-bug", {}, "'" + bug + "'", "a name of kvfence list planted-bugs"});
 }
 
 /// The side that the options ask for alone, or both.
-Parsed<Sides> make_sides(const TargetSides& target, const ReplayCommandOptions& options,
-                         bool in_lockstep) {
-  if (options.only == "reference") return Sides{target.make_reference(), nullptr};
-  if (in_lockstep) return make_both_sides(target, options);
-  auto subject = make_subject(target, options);
-  if (!subject) return subject.error();
-  return Sides{std::move(*subject), nullptr};
+Sides make_sides(const TargetSides& target, const ReplayCommandOptions& options, bool in_lockstep) {
+  if (options.only == "reference") return {target.make_reference(), nullptr};
+  if (in_lockstep) return {target.make_reference(), make_subject(target, options)};
+  return {make_subject(target, options), nullptr};
 }
 
 /// A side alone shows no lists, since reading them costs the whole capacity at each command.
-Parsed<Sides> make_sides_of_tier(const ReplayCommandOptions& options) {
+Sides make_sides_of_tier(const ReplayCommandOptions& options) {
   using Reference = UnlistedOffloadingManager<reference::OffloadingManager>;
   using Optimized = UnlistedOffloadingManager<optimized::OffloadingManager>;
-  if (options.only == "reference")
-    return Sides{make_driver<OffloadDriver, Reference>(options.only), nullptr};
+  if (options.only == "reference") {
+    return {make_driver<OffloadDriver, Reference>(options.only), nullptr};
+  }
   if (!options.lockstep && options.subject.planted_bug.empty()) {
-    return Sides{make_driver<OffloadDriver, Optimized>("optimized"), nullptr};
+    return {make_driver<OffloadDriver, Optimized>("optimized"), nullptr};
   }
   return make_sides(offload_sides(), options, options.lockstep);
 }
@@ -205,38 +197,34 @@ int replay_curve(const ReplayCommandOptions& options, const Sides& sides,
 int replay_pool(const ReplayCommandOptions& options) {
   TrafficReplayOptions replay = options.pool;
   replay.enable_kv_cache_events = options.is_published();
-  if (auto error = validate(replay)) return bad_input(*error);
+  fail_on(validate(replay));
   for (std::uint32_t size : options.curve) {
     TrafficReplayOptions sized = replay;
     sized.gpu_blocks = size;
-    if (auto error = validate(sized)) return bad_input(*error);
+    fail_on(validate(sized));
   }
-  const Parsed<std::vector<MooncakeRequest>> requests = read_mooncake_trace_file(options.file);
-  if (!requests) return bad_input(requests.error());
-  const Parsed<Sides> sides =
-      make_sides(block_pool_sides(), options,
-                 /*in_lockstep=*/options.only.empty() && !options.is_published());
-  if (!sides) return bad_input(sides.error());
-  if (!options.curve.empty()) return replay_curve(options, *sides, *requests);
-  auto publication = Publication::open(options.publish, replay.profile, replay.hash_algorithm);
-  if (!publication) return bad_input(publication.error());
+  const auto requests = required(read_mooncake_trace_file(options.file));
+  const Sides sides = make_sides(block_pool_sides(), options,
+                                 /*in_lockstep=*/options.only.empty() && !options.is_published());
+  if (!options.curve.empty()) return replay_curve(options, sides, requests);
+  Publication publication(options.publish, replay.profile, replay.hash_algorithm);
 
   Progress progress("requests", options.output.quiet);
   const TrafficReplayResult result =
-      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(), progress.callback(),
-                     publication->tap());
+      replay_traffic(requests, replay, *sides.expected, sides.actual.get(), progress.callback(),
+                     publication.tap());
   progress.clear();
-  if (auto error = publication->finish()) return bad_input(*error);
-  Report report = make_report(block_pool_sides(), options, *sides, result.commands,
+  publication.finish();
+  Report report = make_report(block_pool_sides(), options, sides, result.commands,
                               result.divergence, progress.seconds());
   Json counts = add_numbers(options, result, report);
-  counts.update(Json::parse(publication->to_json()));
+  counts.update(Json::parse(publication.to_json()));
   save_divergence(options, result.scenario, report);
   return show_replay(options, report,
                      {.csv = to_csv(result.samples),
                       .svg = to_svg(result.samples),
                       .json = counts.dump(),
-                      .text = to_text_chart(result.samples) + "\n" + publication->to_text()});
+                      .text = to_text_chart(result.samples) + "\n" + publication.to_text()});
 }
 
 // ---- A scheduler, two tiers, an engine ----
@@ -244,21 +232,18 @@ int replay_pool(const ReplayCommandOptions& options) {
 int replay_scheduler(const ReplayCommandOptions& options) {
   SchedulerReplayOptions replay = options.scheduler;
   replay.enable_kv_cache_events = options.lockstep || options.is_published();
-  const auto requests = read_mooncake_trace_file(options.file, replay.block_tokens);
-  if (!requests) return bad_input(requests.error());
-  if (auto error = validate(replay, *requests)) return bad_input(*error);
-  const auto sides = make_sides(engine_sides(), options, options.lockstep);
-  if (!sides) return bad_input(sides.error());
-  auto publication = Publication::open(options.publish, replay.profile, replay.hash_algorithm);
-  if (!publication) return bad_input(publication.error());
+  const auto requests = required(read_mooncake_trace_file(options.file, replay.block_tokens));
+  fail_on(validate(replay, requests));
+  const Sides sides = make_sides(engine_sides(), options, options.lockstep);
+  Publication publication(options.publish, replay.profile, replay.hash_algorithm);
 
   Progress progress("requests", options.output.quiet);
   const SchedulerReplayResult result =
-      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(), progress.callback(),
-                     publication->tap());
+      replay_traffic(requests, replay, *sides.expected, sides.actual.get(), progress.callback(),
+                     publication.tap());
   progress.clear();
-  if (auto error = publication->finish()) return bad_input(*error);
-  Report report = make_report(engine_sides(), options, *sides, result.steps + result.idle_steps,
+  publication.finish();
+  Report report = make_report(engine_sides(), options, sides, result.steps + result.idle_steps,
                               result.divergence, progress.seconds());
   report.target = kReplayScheduler;
   if (result.divergence) {
@@ -266,40 +251,38 @@ int replay_scheduler(const ReplayCommandOptions& options) {
         "kvfence replay " + options.arguments + " --requests " + std::to_string(result.requests);
   }
   Json figures = Json::parse(to_json(result));
-  figures.update(Json::parse(publication->to_json()));
+  figures.update(Json::parse(publication.to_json()));
   return show_replay(options, report,
                      {.csv = to_csv(result.samples),
                       .svg = to_svg(result.samples),
                       .json = figures.dump(),
                       .text = to_text_chart(result.samples) + "\n" + to_summary(result) + "\n" +
-                              publication->to_text()});
+                              publication.to_text()});
 }
 
 int replay_offload(const ReplayCommandOptions& options) {
   OffloadReplayOptions replay = options.offload;
   replay.enable_events = options.lockstep;  // events are compared too
-  if (auto error = validate(replay)) return bad_input(*error);
-  const auto requests = read_mooncake_trace_file(options.file);
-  if (!requests) return bad_input(requests.error());
-  if (auto error = find_repeated_id(*requests, options.file)) return bad_input(*error);
-  const Parsed<Sides> sides = make_sides_of_tier(options);
-  if (!sides) return bad_input(sides.error());
+  fail_on(validate(replay));
+  const auto requests = required(read_mooncake_trace_file(options.file));
+  fail_on(find_repeated_id(requests, options.file));
+  const Sides sides = make_sides_of_tier(options);
 
   Progress progress("requests", options.output.quiet);
   // The run through the GPU tier, then those through the CPU tier, without the requests that the GPU
   // tier left out.
-  const std::size_t num_requests = std::min<std::size_t>(requests->size(), replay.requests_max);
+  const std::size_t num_requests = std::min<std::size_t>(requests.size(), replay.requests_max);
   const std::size_t num_runs = 1 + replay.cpu_blocks.size() * replay.policies.size();
   const auto show = [&](std::size_t done) { progress.show(done, num_runs * num_requests); };
   const auto gpu_tier = block_pool_sides().make_optimized();
-  OffloadRequests traffic = below_gpu_tier(*requests, gpu_options_of(replay), *gpu_tier,
+  OffloadRequests traffic = below_gpu_tier(requests, gpu_options_of(replay), *gpu_tier,
                                            [&](std::size_t done, std::size_t) { show(done); });
   const OffloadReplayResult result =
-      replay_offload_tiers(std::move(traffic), replay, *sides->expected, sides->actual.get(),
+      replay_offload_tiers(std::move(traffic), replay, *sides.expected, sides.actual.get(),
                            [&](std::size_t done, std::size_t) { show(num_requests + done); });
   progress.clear();
   const OffloadTierResult* const diverged = result.diverged();
-  Report report = make_report(offload_sides(), options, *sides, result.commands(),
+  Report report = make_report(offload_sides(), options, sides, result.commands(),
                               diverged ? diverged->divergence : std::nullopt, progress.seconds());
   if (diverged) save_divergence(options, diverged->scenario, report);
   return show_replay(options, report,
@@ -311,17 +294,15 @@ int replay_offload(const ReplayCommandOptions& options) {
 
 int replay_engine(const ReplayCommandOptions& options) {
   const EngineReplayOptions& replay = options.engine;
-  const auto requests = read_mooncake_trace_file(options.file, kMooncakeBlockTokens);
-  if (!requests) return bad_input(requests.error());
-  if (auto error = validate(replay, *requests)) return bad_input(*error);
-  const auto sides = make_sides(engine_sides(), options, options.lockstep);
-  if (!sides) return bad_input(sides.error());
+  const auto requests = required(read_mooncake_trace_file(options.file, kMooncakeBlockTokens));
+  fail_on(validate(replay, requests));
+  const Sides sides = make_sides(engine_sides(), options, options.lockstep);
 
   Progress progress("requests", options.output.quiet);
   const EngineReplayResult result =
-      replay_traffic(*requests, replay, *sides->expected, sides->actual.get(), progress.callback());
+      replay_traffic(requests, replay, *sides.expected, sides.actual.get(), progress.callback());
   progress.clear();
-  Report report = make_report(engine_sides(), options, *sides, result.commands, result.divergence,
+  Report report = make_report(engine_sides(), options, sides, result.commands, result.divergence,
                               progress.seconds());
   save_divergence(options, result.scenario, report);
   // The reference moves symbols; beside it or alone, the optimized engine copies.

@@ -33,20 +33,19 @@ int worse(int a, int b) {
 }  // namespace
 
 int run_command(const RunCommandOptions& options) {
-  const Parsed<std::vector<std::string>> files = scenario_files(options.paths);
-  if (!files) return bad_input(files.error());
+  const std::vector<std::string> files = required(scenario_files(options.paths));
 
   Progress progress("files", options.output.quiet);
   std::vector<Report> reports;
   int exit_code = exit_code::kAgree;
   std::uint64_t num_commands = 0;
   std::size_t num_disagreements = 0;
-  for (const std::string& file : *files) {
-    progress.show(reports.size(), files->size());
+  for (const std::string& file : files) {
+    progress.show(reports.size(), files.size());
     const Parsed<LoadedScenario> loaded = load_scenario(file, options.check.episode);
     if (!loaded) {
       progress.clear();
-      exit_code = worse(exit_code, bad_input(loaded.error()));
+      exit_code = worse(exit_code, bad_input(loaded.error().to_text()));
       continue;
     }
     Outcome outcome = loaded->target->run(loaded->document, file, options.subject, options.check);
@@ -78,19 +77,19 @@ int run_command(const RunCommandOptions& options) {
   }
   if (!write_junit(reports, options.output)) exit_code = worse(exit_code, exit_code::kBadInput);
 
-  std::size_t num_failed = files->size() - reports.size();
+  std::size_t num_failed = files.size() - reports.size();
   for (const Report& report : reports) num_failed += report.passed() ? 0 : 1;
   if (options.output.json) {
     nlohmann::ordered_json object = {
-        {"files", files->size()},        {"failed", num_failed},
+        {"files", files.size()},         {"failed", num_failed},
         {"commands", num_commands},      {"disagreements", num_disagreements},
         {"seconds", progress.seconds()}, {"reports", nlohmann::ordered_json::array()}};
     for (const Report& report : reports) {
       object["reports"].push_back(nlohmann::ordered_json::parse(to_json(report)));
     }
     std::printf("%s\n", object.dump().c_str());
-  } else if (files->size() > 1) {
-    std::printf("%zu files, %zu failed, %s commands\n", files->size(), num_failed,
+  } else if (files.size() > 1) {
+    std::printf("%zu files, %zu failed, %s commands\n", files.size(), num_failed,
                 with_thousands(num_commands).c_str());
   }
   return exit_code;

@@ -11,16 +11,15 @@
 namespace kvfence {
 
 int shrink_command(const ShrinkCommandOptions& options) {
-  const Parsed<LoadedScenario> loaded = load_scenario(options.file);
-  if (!loaded) return bad_input(loaded.error());
+  const LoadedScenario loaded = required(load_scenario(options.file));
   Progress progress("tries", options.output.quiet);
-  Outcome outcome = loaded->target->shrink(loaded->document, options.file, options.subject,
-                                           progress.callback(), options.oracles);
+  Outcome outcome = loaded.target->shrink(loaded.document, options.file, options.subject,
+                                          progress.callback(), options.oracles);
   progress.clear();
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, options.output);
   Report& report = outcome.report;
   if (!report.divergence) {
-    return bad_input(
+    throw BadInput(
         options.file + ": found both sides in agreement, expected a scenario that fails" +
         (options.subject.arguments().empty() ? " (was it found with --planted-bug or --sut?)"
                                              : ""));
