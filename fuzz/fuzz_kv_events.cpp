@@ -86,8 +86,7 @@ CorpusGoal corpus_size() { return num_events; }
 }  // namespace kvfence::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  std::string text(size, '\0');
-  for (std::size_t index = 0; index < size; ++index) text[index] = static_cast<char>(data[index]);
+  const std::string text(data, data + size);
   kvfence::fuzz::check_payload(text);
   kvfence::fuzz::check_recording(text);
   kvfence::fuzz::check_messages(text);

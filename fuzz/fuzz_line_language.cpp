@@ -153,8 +153,7 @@ CorpusGoal corpus_size() { return num_lines; }
 }  // namespace kvfence::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  std::string text(size, '\0');
-  for (std::size_t index = 0; index < size; ++index) text[index] = static_cast<char>(data[index]);
+  const std::string text(data, data + size);
   kvfence::fuzz::check_document(text);
   kvfence::fuzz::check_value(text);
   return 0;

@@ -71,17 +71,16 @@ Sides make_sides_of_tier(const ReplayCommandOptions& options) {
 }
 
 Report make_report(const TargetSides& target, const ReplayCommandOptions& options,
-                   const Sides& sides, std::uint64_t commands,
-                   const std::optional<Divergence>& divergence, double seconds) {
+                   const Sides& sides, const ReplayEnd& end, double seconds) {
   Report report;
   report.target = target.target().name;
   report.source = options.file;
   report.expected_name = sides.expected->name();
   report.actual_name = sides.actual ? sides.actual->name() : "";
-  report.commands = commands;
+  report.commands = end.commands;
   report.seconds = seconds;
-  report.disagreements = divergence ? 1 : 0;
-  report.divergence = divergence;
+  report.disagreements = end.divergence ? 1 : 0;
+  report.divergence = end.divergence;
   return report;
 }
 
@@ -215,8 +214,7 @@ int replay_pool(const ReplayCommandOptions& options) {
                      publication.tap());
   progress.clear();
   publication.finish();
-  Report report = make_report(block_pool_sides(), options, sides, result.commands,
-                              result.divergence, progress.seconds());
+  Report report = make_report(block_pool_sides(), options, sides, result, progress.seconds());
   Json counts = add_numbers(options, result, report);
   counts.update(Json::parse(publication.to_json()));
   save_divergence(options, result.scenario, report);
@@ -243,8 +241,7 @@ int replay_scheduler(const ReplayCommandOptions& options) {
                      publication.tap());
   progress.clear();
   publication.finish();
-  Report report = make_report(engine_sides(), options, sides, result.steps + result.idle_steps,
-                              result.divergence, progress.seconds());
+  Report report = make_report(engine_sides(), options, sides, result, progress.seconds());
   report.target = kReplayScheduler;
   if (result.divergence) {
     report.reproduce =
@@ -281,10 +278,11 @@ int replay_offload(const ReplayCommandOptions& options) {
       replay_offload_tiers(std::move(traffic), replay, *sides.expected, sides.actual.get(),
                            [&](std::size_t done, std::size_t) { show(num_requests + done); });
   progress.clear();
-  const OffloadTierResult* const diverged = result.diverged();
-  Report report = make_report(offload_sides(), options, sides, result.commands(),
-                              diverged ? diverged->divergence : std::nullopt, progress.seconds());
-  if (diverged) save_divergence(options, diverged->scenario, report);
+  ReplayEnd end;
+  if (const OffloadTierResult* const diverged = result.diverged()) end = *diverged;
+  end.commands = result.commands();
+  Report report = make_report(offload_sides(), options, sides, end, progress.seconds());
+  save_divergence(options, end.scenario, report);
   return show_replay(options, report,
                      {.csv = to_csv(result),
                       .svg = to_svg(result),
@@ -302,8 +300,7 @@ int replay_engine(const ReplayCommandOptions& options) {
   const EngineReplayResult result =
       replay_traffic(requests, replay, *sides.expected, sides.actual.get(), progress.callback());
   progress.clear();
-  Report report = make_report(engine_sides(), options, sides, result.commands, result.divergence,
-                              progress.seconds());
+  Report report = make_report(engine_sides(), options, sides, result, progress.seconds());
   save_divergence(options, result.scenario, report);
   // The reference moves symbols; beside it or alone, the optimized engine copies.
   const bool has_bytes = options.only != "reference";

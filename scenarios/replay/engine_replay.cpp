@@ -9,7 +9,6 @@
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/toy_model.h"
 #include "properties/engine/checks.h"
-#include "scenarios/replay/scheduler_replay.h"
 
 namespace kvfence {
 namespace {
@@ -46,8 +45,7 @@ class EngineReplay {
     }
     while (!is_over() && *seen().num_steps_in_flight > 0) update();
     if (!is_over() && send(engine::Drain{}, /*want_state=*/true)) check_end();
-    result_.commands = sides_.num_commands();
-    result_.divergence = sides_.divergence();
+    static_cast<ReplayEnd&>(result_) = sides_.end();
     return std::move(result_);
   }
 
@@ -292,9 +290,7 @@ EngineReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
   ReplaySides sides(checks_of(engine::Assembly::kOffloadingOnDevice), expected, actual,
                     options.state_every, kEnginePromise);
   if (actual != nullptr) sides.keep_commands();
-  EngineReplayResult result = EngineReplay(requests, options, sides, progress).run();
-  result.scenario = sides.scenario_of_divergence();
-  return result;
+  return EngineReplay(requests, options, sides, progress).run();
 }
 
 }  // namespace kvfence

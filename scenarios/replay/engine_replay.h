@@ -25,6 +25,7 @@
 #include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
 #include "scenarios/replay/replay_sides.h"
+#include "scenarios/replay/scheduler_replay.h"
 
 namespace kvfence {
 
@@ -73,28 +74,14 @@ struct ReplayedRequest {
   friend bool operator==(const ReplayedRequest&, const ReplayedRequest&) = default;
 };
 
-struct EngineReplayResult {
-  std::size_t requests = 0;   ///< arrived
-  std::size_t refused = 0;    ///< by add_request: without tokens
-  std::size_t completed = 0;  ///< ended with all their tokens, each as without a cache
-  std::size_t never_fit = 0;  ///< ended since they do not fit into the empty pool
-  std::uint64_t steps = 0;    ///< with tokens
-  std::uint64_t idle_steps = 0;
-  std::uint64_t prompt_tokens = 0;  ///< of those that were scheduled
-  std::uint64_t output_tokens = 0;
+/// A completed request had each token as without a cache. A prompt counts once it is scheduled.
+struct EngineReplayResult : EngineReplayCounts, ReplayEnd {
   std::uint64_t gpu_hit_tokens = 0;
   std::uint64_t cpu_hit_tokens = 0;
-  std::uint64_t preemptions = 0;
   CopiesMade stored;
   CopiesMade loaded;
-  std::uint32_t peak_referenced = 0;  ///< blocks; the null block counts
-  std::size_t commands = 0;
+  std::uint32_t peak_referenced = 0;      ///< blocks; the null block counts
   std::vector<ReplayedRequest> replayed;  ///< as the trace has them
-
-  std::optional<Divergence> divergence;
-  /// All commands up to and including the one that diverged; present if and only if the divergence
-  /// is and two sides ran.
-  std::optional<Scenario> scenario;
 };
 
 /// Replays a trace until no request, step or transfer remains, or until the first divergence.

@@ -32,14 +32,7 @@ std::uint64_t num_computed_of(const EngineReplayResult& result) {
 }  // namespace
 
 std::string to_summary(const EngineReplayResult& result, std::size_t block_bytes) {
-  std::string requests =
-      with_thousands(result.requests) + ", " + with_thousands(result.completed) + " completed";
-  const auto add = [&](std::size_t number, const char* what) {
-    if (number > 0) requests += ", " + with_thousands(number) + " " + what;
-  };
-  add(result.refused, "refused");
-  add(result.never_fit, "too large for the pool");
-  std::string out = row("requests", requests);
+  std::string out = row("requests", requests_text(result));
   out += row("as without a cache", with_thousands(result.completed) + " of them, " +
                                        with_thousands(result.output_tokens) + " tokens said");
   out += row("steps", with_thousands(result.steps) + ", and " + with_thousands(result.idle_steps) +

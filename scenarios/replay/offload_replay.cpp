@@ -30,8 +30,7 @@ class OffloadReplay {
     }
     // This command changes nothing; it lets the state after the last request be compared.
     if (!managers_.is_over()) send(offload::TakeEvents{}, /*want_state=*/true);
-    result_.commands = managers_.num_commands();
-    result_.divergence = managers_.divergence();
+    static_cast<ReplayEnd&>(result_) = managers_.end();
     return std::move(result_);
   }
 
@@ -174,9 +173,7 @@ OffloadTierResult replay_offload_tier(std::span<const OffloadRequest> requests,
   ReplaySides managers(offload_checks(), expected, actual, state_every,
                        "the traffic asks only for what a manager has to answer");
   if (actual != nullptr) managers.keep_commands();
-  OffloadTierResult result = OffloadReplay(setup, managers).run(requests, progress);
-  result.scenario = managers.scenario_of_divergence();
-  return result;
+  return OffloadReplay(setup, managers).run(requests, progress);
 }
 
 double OffloadReplayResult::cpu_hit_rate(std::uint64_t found) const {

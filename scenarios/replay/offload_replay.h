@@ -63,18 +63,12 @@ offload::Config config_of(const OffloadReplayOptions& options, EvictionPolicy po
 std::optional<InputError> validate(const OffloadReplayOptions& options);
 
 /// The figures of one manager.
-struct OffloadTierResult {
+struct OffloadTierResult : ReplayEnd {
   std::uint64_t asked = 0;    ///< blocks after the GPU hits
   std::uint64_t found = 0;    ///< of them, leading ones that were ready
   std::uint64_t stored = 0;   ///< blocks written
   std::uint64_t evicted = 0;  ///< blocks evicted for them
   std::uint64_t refused = 0;  ///< requests whose store was refused
-  std::size_t commands = 0;
-
-  std::optional<Divergence> divergence;
-  /// All commands up to and including the one that diverged; present if and only if the divergence
-  /// is and two sides ran.
-  std::optional<Scenario> scenario;
 };
 
 /// Drives one manager until the end or the first divergence.

@@ -41,6 +41,9 @@ std::string to_svg(std::span<const HitRatePoint> curve, const MooncakeTotals& to
 
 // ---- Through a scheduler ----
 
+/// "12, 10 completed, 2 refused": the requests of any engine.
+std::string requests_text(const EngineReplayCounts& counts);
+
 /// The figures as a table. Times are simulated, except the line "wall time".
 std::string to_summary(const SchedulerReplayResult& result);
 

@@ -60,6 +60,11 @@ bool ReplaySides::refuse(std::string field, std::string expected, std::string ac
   return diverge(std::move(field), std::move(expected), std::move(actual), promise_);
 }
 
+ReplayEnd ReplaySides::end() const {
+  const bool has_scenario = divergence_ && keeps_commands_;
+  return {num_commands_, divergence_, has_scenario ? std::optional(scenario_) : std::nullopt};
+}
+
 void ReplaySides::take_failure(const std::optional<ImplementationFailure>& failure) {
   if (!failure) return;
   divergence_ = divergence_of(expected_, *failure, std::max<std::size_t>(num_commands_, 1) - 1);

@@ -45,6 +45,15 @@ inline InputError option_error(std::string found, std::string expected) {
 inline std::string request_name(std::size_t number) { return "r" + std::to_string(number); }
 inline std::size_t request_number(const std::string& name) { return std::stoul(name.substr(1)); }
 
+/// How a replay ended.
+struct ReplayEnd {
+  std::size_t commands = 0;
+  std::optional<Divergence> divergence;
+  /// All commands up to and including the one that diverged; present if and only if the divergence
+  /// is and they were kept.
+  std::optional<Scenario> scenario;
+};
+
 /// A replay is over at its first divergence.
 class ReplaySides {
  public:
@@ -69,15 +78,10 @@ class ReplaySides {
   bool refuse(std::string field, std::string expected, std::string actual);
 
   bool is_over() const { return divergence_.has_value(); }
-  const std::optional<Divergence>& divergence() const { return divergence_; }
+  ReplayEnd end() const;
 
   /// What the expected side answered to the last command; default numbers before the first one.
   const Observation& seen() const { return lockstep_ ? lockstep_->last_expected() : seen_; }
-  std::size_t num_commands() const { return num_commands_; }
-  /// All commands up to and including the one that diverged, if one did and they were kept.
-  std::optional<Scenario> scenario_of_divergence() const {
-    return divergence_ && keeps_commands_ ? std::optional(scenario_) : std::nullopt;
-  }
 
  private:
   void take_failure(const std::optional<ImplementationFailure>& failure);

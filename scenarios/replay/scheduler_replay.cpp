@@ -397,7 +397,8 @@ class SchedulerReplay {
   }
 
   SchedulerReplayResult finish() {
-    result_.divergence = sides_.divergence();
+    static_cast<ReplayEnd&>(result_) = sides_.end();
+    result_.commands = result_.steps + result_.idle_steps;
     if (result_.divergence) result_.divergence->step = num_planned_;
     result_.end_us = now_us_;
     result_.queueing = distribution_of(std::move(queueing_us_));

@@ -119,18 +119,24 @@ struct SchedulerSample {
   friend bool operator==(const SchedulerSample&, const SchedulerSample&) = default;
 };
 
-struct SchedulerReplayResult {
+/// What became of the requests of any engine.
+struct EngineReplayCounts {
   std::size_t requests = 0;      ///< arrived
-  std::size_t refused = 0;       ///< by add_request: too long, or without tokens to generate
+  std::size_t refused = 0;       ///< by add_request: too long, or without tokens
   std::size_t completed = 0;     ///< with all their output
   std::size_t never_fit = 0;     ///< ended since they do not fit into the empty pool
   std::size_t cut_short = 0;     ///< reached max_model_len first
   std::uint64_t steps = 0;       ///< with tokens
   std::uint64_t idle_steps = 0;  ///< without
-  std::uint64_t tokens = 0;      ///< scheduled
   std::uint64_t prompt_tokens = 0;
   std::uint64_t output_tokens = 0;
   std::uint64_t preemptions = 0;
+};
+
+/// The commands, and the step of a divergence, count the calls of schedule, from 1. No commands are
+/// kept.
+struct SchedulerReplayResult : EngineReplayCounts, ReplayEnd {
+  std::uint64_t tokens = 0;           ///< scheduled
   std::uint64_t admitted_tokens = 0;  ///< of the prompts that were scheduled for the first time
   std::uint64_t found_tokens = 0;     ///< of them, in the prefix cache
   PrefixCacheStats prefix_cache;      ///< sums
@@ -153,8 +159,6 @@ struct SchedulerReplayResult {
   /// Wall time of schedule and update, including the driver's observation: the only figure that
   /// differs from run to run.
   double scheduler_seconds = 0;
-
-  std::optional<Divergence> divergence;  ///< its step counts the calls of schedule, from 1
 
   /// Share of found among admitted tokens: each prompt counts once.
   double hit_rate() const;

@@ -34,18 +34,6 @@ std::string row(const char* name, const NumberRange& range) {
   return row(name, formatted("%10u %10.1f %10u", range.min, range.mean, range.max));
 }
 
-std::string requests_text(const SchedulerReplayResult& result) {
-  std::string text =
-      with_thousands(result.requests) + ", " + with_thousands(result.completed) + " completed";
-  const auto add = [&](std::size_t number, const char* what) {
-    if (number > 0) text += ", " + with_thousands(number) + " " + what;
-  };
-  add(result.refused, "refused");
-  add(result.never_fit, "too large for the pool");
-  add(result.cut_short, "cut at the model's length");
-  return text;
-}
-
 Json to_object(const Distribution& times) {
   return {{"mean", seconds(times.mean)},
           {"p50", seconds(times.p50)},
@@ -58,6 +46,18 @@ Json to_object(const NumberRange& range) {
 }
 
 }  // namespace
+
+std::string requests_text(const EngineReplayCounts& counts) {
+  std::string text =
+      with_thousands(counts.requests) + ", " + with_thousands(counts.completed) + " completed";
+  const auto add = [&](std::size_t number, const char* what) {
+    if (number > 0) text += ", " + with_thousands(number) + " " + what;
+  };
+  add(counts.refused, "refused");
+  add(counts.never_fit, "too large for the pool");
+  add(counts.cut_short, "cut at the model's length");
+  return text;
+}
 
 std::string to_summary(const SchedulerReplayResult& result) {
   const double end_s = seconds(result.end_us);

@@ -50,8 +50,7 @@ class TrafficReplay {
     }
     while (!running_.empty() && end_oldest(/*want_state=*/running_.size() == 1)) {
     }
-    result_.commands = pools_.num_commands();
-    result_.divergence = pools_.divergence();
+    static_cast<ReplayEnd&>(result_) = pools_.end();
     return std::move(result_);
   }
 
@@ -211,9 +210,7 @@ TrafficReplayResult replay_traffic(std::span<const MooncakeRequest> requests,
   KVFENCE_CHECK(!validate(options), "a replay with options that were not validated");
   ReplaySides pools(block_pool_checks(), expected, actual, options.state_every, kPromise);
   pools.keep_commands();
-  TrafficReplayResult result = TrafficReplay(options, pools, tap).run(requests, progress);
-  result.scenario = pools.scenario_of_divergence();
-  return result;
+  return TrafficReplay(options, pools, tap).run(requests, progress);
 }
 
 std::vector<HitRatePoint> hit_rate_curve(std::span<const MooncakeRequest> requests,

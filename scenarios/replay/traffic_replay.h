@@ -63,7 +63,7 @@ struct TrafficSample {
   friend bool operator==(const TrafficSample&, const TrafficSample&) = default;
 };
 
-struct TrafficReplayResult {
+struct TrafficReplayResult : ReplayEnd {
   std::size_t requests = 0;   ///< done, those too large included
   std::size_t too_large = 0;  ///< skipped: more blocks than the pool has besides the null block
   std::uint64_t blocks = 0;   ///< prompt blocks of the others
@@ -72,13 +72,7 @@ struct TrafficReplayResult {
   /// during get_new_blocks, where nothing else can change it.
   std::uint64_t evictions = 0;
   std::uint32_t peak_referenced = 0;  ///< the null block counts
-  std::size_t commands = 0;
   std::vector<TrafficSample> samples;
-
-  std::optional<Divergence> divergence;
-  /// All commands up to and including the one that diverged; present if and only if the divergence
-  /// is.
-  std::optional<Scenario> scenario;
 
   double hit_rate() const;
 };
