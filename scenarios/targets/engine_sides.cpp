@@ -66,11 +66,10 @@ std::unique_ptr<ReplayedImplementation> make_driver(std::string name, EnginePart
       });
 }
 
+/// Makes a part whose constructor takes what the function does.
 template <class Side>
-std::unique_ptr<Scheduler> make_scheduler(const SchedulerConfig& config,
-                                          KVConnectorHandle connector) {
-  return std::make_unique<Side>(config, std::move(connector));
-}
+constexpr auto kMake =
+    [](auto&&... from) { return std::make_unique<Side>(std::forward<decltype(from)>(from)...); };
 
 template <auto kMakeScheduler>
 std::unique_ptr<KVConnector> make_offloading(const ConnectorSetup& setup) {
@@ -83,16 +82,6 @@ std::unique_ptr<KVConnectorWorker> make_offloading_worker(const ConnectorSetup& 
   return kMakeWorker(setup.spec);
 }
 
-template <auto kMakeStorage>
-std::unique_ptr<StorageWorld> make_storage(const SynchronousConnectorSpec&) {
-  return kMakeStorage();
-}
-
-template <class Side>
-std::unique_ptr<KVOutputAggregator> make_aggregator(std::uint32_t num_ranks) {
-  return std::make_unique<Side>(num_ranks);
-}
-
 template <class Side>
 std::unique_ptr<Side> make_device(const EngineSetup& setup, EngineRole role) {
   return std::make_unique<Side>(*setup.of(role).device);
@@ -101,21 +90,21 @@ std::unique_ptr<Side> make_device(const EngineSetup& setup, EngineRole role) {
 EngineParts reference_parts() {
   using namespace reference;
   EngineParts parts;
-  parts.make_scheduler = make_scheduler<reference::Scheduler>;
+  parts.make_scheduler = kMake<reference::Scheduler>;
   parts.make_simple = make_simple_cpu_offload_scheduler;
   parts.make_simple_worker = make_simple_cpu_offload_worker;
   parts.make_multi = make_multi_connector_scheduler;
   parts.make_multi_worker = make_multi_connector_worker;
   parts.make_offloading = make_offloading<make_offloading_connector_scheduler>;
   parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
-  parts.make_storage = make_storage<make_shared_storage>;
+  parts.make_storage = [](const auto&) { return make_shared_storage(); };
   parts.make_files_connector = make_synchronous_connector_scheduler;
   parts.make_files_worker = make_synchronous_connector_worker;
   parts.make_producer = make_disaggregated_producer;
   parts.make_consumer = make_disaggregated_consumer;
   parts.make_producer_worker = make_disaggregated_producer_worker;
   parts.make_consumer_worker = make_disaggregated_consumer_worker;
-  parts.make_aggregator = make_aggregator<reference::KVOutputAggregator>;
+  parts.make_aggregator = kMake<reference::KVOutputAggregator>;
   parts.make_device = make_device<EngineDevice>;
   parts.make_stat_loggers =
       make_stat_loggers<reference::OffloadingConnectorStats, reference::OffloadPromMetrics>;
@@ -126,21 +115,21 @@ EngineParts reference_parts() {
 EngineParts optimized_parts() {
   using namespace optimized;
   EngineParts parts;
-  parts.make_scheduler = make_scheduler<optimized::Scheduler>;
+  parts.make_scheduler = kMake<optimized::Scheduler>;
   parts.make_simple = make_simple_cpu_offload_scheduler;
   parts.make_simple_worker = make_simple_cpu_offload_worker;
   parts.make_multi = make_multi_connector_scheduler;
   parts.make_multi_worker = make_multi_connector_worker;
   parts.make_offloading = make_offloading<make_offloading_connector_scheduler>;
   parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
-  parts.make_storage = make_storage<make_shared_storage>;
+  parts.make_storage = [](const auto&) { return make_shared_storage(); };
   parts.make_files_connector = make_synchronous_connector_scheduler;
   parts.make_files_worker = make_synchronous_connector_worker;
   parts.make_producer = make_disaggregated_producer;
   parts.make_consumer = make_disaggregated_consumer;
   parts.make_producer_worker = make_disaggregated_producer_worker;
   parts.make_consumer_worker = make_disaggregated_consumer_worker;
-  parts.make_aggregator = make_aggregator<optimized::KVOutputAggregator>;
+  parts.make_aggregator = kMake<optimized::KVOutputAggregator>;
   parts.make_device = [](const EngineSetup& setup,
                          EngineRole role) -> std::unique_ptr<engine::EngineDevice> {
     if (!setup.is_virtual) return make_device<reference::EngineDevice>(setup, role);
@@ -197,21 +186,21 @@ using OnDevice = std::function<void(planted::cuda::EngineOnVirtualDevice&)>;
 EngineParts planted_parts(OnDevice on_device) {
   using namespace planted::optimized;
   EngineParts parts;
-  parts.make_scheduler = make_scheduler<planted::optimized::Scheduler>;
+  parts.make_scheduler = kMake<planted::optimized::Scheduler>;
   parts.make_simple = make_simple_cpu_offload_scheduler;
   parts.make_simple_worker = make_simple_cpu_offload_worker;
   parts.make_multi = make_multi_connector_scheduler;
   parts.make_multi_worker = make_multi_connector_worker;
   parts.make_offloading = make_offloading<make_offloading_connector_scheduler>;
   parts.make_offloading_worker = make_offloading_worker<make_offloading_connector_worker>;
-  parts.make_storage = make_storage<make_shared_storage>;
+  parts.make_storage = [](const auto&) { return make_shared_storage(); };
   parts.make_files_connector = make_synchronous_connector_scheduler;
   parts.make_files_worker = make_synchronous_connector_worker;
   parts.make_producer = make_disaggregated_producer;
   parts.make_consumer = make_disaggregated_consumer;
   parts.make_producer_worker = make_disaggregated_producer_worker;
   parts.make_consumer_worker = make_disaggregated_consumer_worker;
-  parts.make_aggregator = make_aggregator<planted::optimized::KVOutputAggregator>;
+  parts.make_aggregator = kMake<planted::optimized::KVOutputAggregator>;
   parts.make_device = [on_device = std::move(on_device)](
                           const EngineSetup& setup,
                           EngineRole role) -> std::unique_ptr<engine::EngineDevice> {
