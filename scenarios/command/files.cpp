@@ -25,10 +25,6 @@ InputError file_error(const std::string& path, std::string found, std::string ex
   return {path, {}, std::move(found), std::move(expected)};
 }
 
-}  // namespace
-
-namespace {
-
 /// For the z_stream calls: a header and a trailer of gzip.
 constexpr int kGzip = 16 + MAX_WBITS;
 constexpr std::string_view kGzipMagic = "\x1f\x8b";

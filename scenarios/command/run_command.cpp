@@ -1,5 +1,7 @@
 /// `kvfence run`: runs scenarios and traces against the reference.
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -13,20 +15,11 @@
 namespace kvfence {
 namespace {
 
-/// The worst of two exit codes: bad input before a disagreement before a file that cannot run here.
+/// The worse of two exit codes.
 int worse(int a, int b) {
-  const auto rank = [](int code) {
-    switch (code) {
-      case exit_code::kAgree:
-        return 0;
-      case exit_code::kCannotRun:
-        return 1;
-      case exit_code::kDisagreement:
-        return 2;
-      default:
-        return 3;
-    }
-  };
+  constexpr std::array kFromBest = {exit_code::kAgree, exit_code::kCannotRun,
+                                    exit_code::kDisagreement, exit_code::kBadInput};
+  const auto rank = [&](int code) { return std::ranges::find(kFromBest, code); };
   return rank(b) > rank(a) ? b : a;
 }
 
