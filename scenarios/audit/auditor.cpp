@@ -325,17 +325,13 @@ std::vector<StreamView> Auditor::views(bool with_held) const {
 
 CheckCounts Auditor::check_counts() const {
   CheckCounts sum;
-  for (const Channel& channel : channels_) {
-    for (const Stream& stream : channel.streams) sum += stream.checker.counts();
-  }
+  for (const StreamView& view : views()) sum += view.counts;
   return sum;
 }
 
 Holdings Auditor::holdings() const {
   Holdings sum;
-  for (const Channel& channel : channels_) {
-    for (const Stream& stream : channel.streams) sum += stream.checker.holdings();
-  }
+  for (const StreamView& view : views()) sum += view.holdings;
   return sum;
 }
 

@@ -72,11 +72,13 @@ class Reader {
     problem_ = {offset, std::move(found), std::move(expected)};
     return false;
   }
-  bool fail(std::size_t offset, const Head& head, const char* expected) {
-    return fail(offset, name_of(head), expected);
+  /// At the head that was read last.
+  bool fail(const Head& head, const char* expected) {
+    return fail(head_at_, name_of(head), expected);
   }
 
   bool read(Head& head) {
+    head_at_ = at_;
     if (at_ == bytes_.size()) return fail(at_, "the end", "a value");
     const auto first = static_cast<unsigned char>(bytes_[at_]);
     ++at_;
@@ -145,9 +147,8 @@ class Reader {
   }
 
   bool read_kind(Head& head, Kind kind, const char* expected) {
-    const std::size_t begin = at_;
     if (!read(head)) return false;
-    return head.kind == kind || fail(begin, head, expected);
+    return head.kind == kind || fail(head, expected);
   }
 
  private:
@@ -195,6 +196,7 @@ class Reader {
 
   std::string_view bytes_;
   std::size_t at_ = 0;
+  std::size_t head_at_ = 0;
   DecodeProblem problem_;
 };
 
@@ -204,23 +206,21 @@ constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
 
 bool read_value(Reader& reader, std::uint32_t& out) {
   if (reader.read_token(out)) return true;
-  const std::size_t begin = reader.offset();
   Head head;
   if (!reader.read(head)) return false;
   if (head.kind != Kind::kUnsigned || head.value > kMax32) {
-    return reader.fail(begin, head, "an integer of 32 bits");
+    return reader.fail(head, "an integer of 32 bits");
   }
   out = static_cast<std::uint32_t>(head.value);
   return true;
 }
 
 bool read_value(Reader& reader, std::int64_t& out) {
-  const std::size_t begin = reader.offset();
   Head head;
   if (!reader.read(head)) return false;
   const bool fits = head.kind == Kind::kNegative ||
                     (head.kind == Kind::kUnsigned && static_cast<std::int64_t>(head.value) >= 0);
-  if (!fits) return reader.fail(begin, head, "an integer of 64 bits");
+  if (!fits) return reader.fail(head, "an integer of 64 bits");
   out = static_cast<std::int64_t>(head.value);
   return true;
 }
@@ -233,7 +233,6 @@ bool read_value(Reader& reader, std::string& out) {
 }
 
 bool read_value(Reader& reader, EventHash& out) {
-  const std::size_t begin = reader.offset();
   Head head;
   if (!reader.read(head)) return false;
   out.is_integer = head.kind == Kind::kUnsigned || head.kind == Kind::kNegative;
@@ -242,13 +241,12 @@ bool read_value(Reader& reader, EventHash& out) {
     append_big_endian(out.bytes, head.value, sizeof(head.value));
     return true;
   }
-  if (head.kind != Kind::kBytes || head.value == 0) return reader.fail(begin, head, "a hash");
+  if (head.kind != Kind::kBytes || head.value == 0) return reader.fail(head, "a hash");
   out.bytes = reader.contents(head);
   return true;
 }
 
 bool read_value(Reader& reader, EventExtraKey& out) {
-  const std::size_t begin = reader.offset();
   Head head;
   if (!reader.read(head)) return false;
   if (head.kind == Kind::kText || head.kind == Kind::kBytes) {
@@ -257,7 +255,7 @@ bool read_value(Reader& reader, EventExtraKey& out) {
     return true;
   }
   if (head.kind != Kind::kArray || head.value < 1 || head.value > 2) {
-    return reader.fail(begin, head, "a text, bytes, or an item with its offset");
+    return reader.fail(head, "a text, bytes, or an item with its offset");
   }
   out.kind = EventExtraKey::Kind::kItem;
   if (!read_value(reader, out.value)) return false;
@@ -351,16 +349,15 @@ class BatchDecoder {
   bool read_batch_head(std::uint64_t& num_items) {
     Head head;
     if (!reader_.read_kind(head, Kind::kArray, "a batch: [time, events, rank]")) return false;
-    if (head.value < 2) return reader_.fail(0, head, "a batch: [time, events, rank]");
+    if (head.value < 2) return reader_.fail(head, "a batch: [time, events, rank]");
     num_items = head.value;
-    const std::size_t begin = reader_.offset();
     if (!reader_.read(head)) return false;
     if (head.kind == Kind::kFloat) {
       out_.batch.time = std::bit_cast<double>(head.value);
     } else if (head.kind == Kind::kUnsigned) {
       out_.batch.time = static_cast<double>(head.value);
     } else {
-      return reader_.fail(begin, head, "the time of the batch");
+      return reader_.fail(head, "the time of the batch");
     }
     return true;
   }
@@ -391,7 +388,7 @@ class BatchDecoder {
     if (!reader_.read(head)) return false;
     const bool is_map = head.kind == Kind::kMap;
     if (!is_map && (head.kind != Kind::kArray || head.value == 0)) {
-      return reader_.fail(begin, head, "an event: a list or a map with its type");
+      return reader_.fail(head, "an event: a list or a map with its type");
     }
     std::string tag;
     if (!(is_map ? find_type(begin, head.value, tag) : read_value(reader_, tag))) return false;

@@ -1,20 +1,36 @@
 #pragma once
 
-/// Waiting and receiving on a socket, interruptible by signals, for both ends.
+/// Opening a socket, and waiting and receiving on it, interruptible by signals, for both ends.
 
 #ifdef KVFENCE_HAS_ZMQ
 
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 #include <zmq.hpp>
+
+#include "contract/core/line.h"
 
 namespace kvfence::audit {
 
 /// Frames of a multipart that are kept; further ones are dropped.
 inline constexpr std::size_t kFramesMax = 8;
+
+/// Calls open(), which binds or connects a socket. Errors: an invalid address.
+template <class Open>
+std::optional<InputError> try_open(const char* option, const std::string& address,
+                                   const char* expected, Open&& open) {
+  try {
+    open();
+  } catch (const zmq::error_t& error) {
+    return InputError{option, {}, "'" + address + "' (" + error.what() + ")", expected};
+  }
+  return std::nullopt;
+}
 
 /// Whether something arrives before the time is over or a signal comes.
 template <class Items>

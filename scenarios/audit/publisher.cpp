@@ -121,15 +121,8 @@ class ZmqPublisher final : public Publisher {
 
   static std::optional<InputError> bind(zmq::socket_t& socket, const char* option,
                                         const std::string& endpoint) {
-    try {
-      socket.bind(endpoint);
-    } catch (const zmq::error_t& error) {
-      return InputError{option,
-                        {},
-                        "'" + endpoint + "' (" + error.what() + ")",
-                        "an endpoint that can be bound, such as tcp://127.0.0.1:5557"};
-    }
-    return std::nullopt;
+    return try_open(option, endpoint, "an endpoint that can be bound, such as tcp://127.0.0.1:5557",
+                    [&] { socket.bind(endpoint); });
   }
 
   /// Handles subscriptions and answers replay requests; waits up to that long for the first one.

@@ -44,21 +44,10 @@ class ZmqSubscriber final : public Subscriber {
   }
 
   std::optional<InputError> connect() {
-    const auto fails = [](const char* option, const std::string& address,
-                          auto&& connect) -> std::optional<InputError> {
-      try {
-        connect();
-      } catch (const zmq::error_t& error) {
-        return InputError{option,
-                          {},
-                          "'" + address + "' (" + error.what() + ")",
-                          "an address such as tcp://host:5557"};
-      }
-      return std::nullopt;
-    };
+    constexpr const char* kExpected = "an address such as tcp://host:5557";
     for (std::size_t index = 0; index < sockets_.size(); ++index) {
       const Endpoint& endpoint = options_.endpoints[index];
-      auto error = fails("--endpoint", endpoint.address, [&] {
+      auto error = try_open("--endpoint", endpoint.address, kExpected, [&] {
         // Publishers without a * in their address connect, and expect a bound one here.
         const bool is_bound = endpoint.address.find('*') != std::string::npos;
         is_bound ? sockets_[index].bind(endpoint.address)
@@ -66,7 +55,7 @@ class ZmqSubscriber final : public Subscriber {
       });
       if (!error && !endpoint.replay_address.empty()) {
         // It is connected only when something is missing, but an invalid address is reported now.
-        error = fails("--replay-endpoint", endpoint.replay_address, [&] {
+        error = try_open("--replay-endpoint", endpoint.replay_address, kExpected, [&] {
           zmq::socket_t(context_, zmq::socket_type::dealer).connect(endpoint.replay_address);
         });
       }
