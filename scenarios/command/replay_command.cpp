@@ -170,7 +170,7 @@ int replay_curve(const ReplayCommandOptions& options, const Sides& sides,
                                     sides.actual.get(), progress.callback());
   progress.clear();
   const MooncakeTotals totals = totals_of(requests);
-  Json object = {{"requests", totals.num_requests},
+  Json object = {{"requests", requests.size()},
                  {"blocks", totals.num_blocks},
                  {"hit_rate_max", totals.hit_rate_max()},
                  {"seconds", progress.seconds()},

@@ -158,10 +158,7 @@ MooncakeTotals totals_of(std::span<const MooncakeRequest> requests) {
   std::uint64_t earliest_ms = UINT64_MAX;
   std::uint64_t latest_ms = 0;
   for (const MooncakeRequest& request : requests) {
-    ++totals.num_requests;
     totals.num_blocks += request.hash_ids.size();
-    totals.input_tokens += request.input_length;
-    totals.output_tokens += request.output_length;
     earliest_ms = std::min(earliest_ms, request.timestamp_ms);
     latest_ms = std::max(latest_ms, request.timestamp_ms);
     seen.insert(request.hash_ids.begin(), request.hash_ids.end());

@@ -59,11 +59,8 @@ Parsed<std::vector<MooncakeRequest>> read_mooncake_trace_file(const std::string&
 
 /// The size of a trace, and the hits of an unbounded prefix cache.
 struct MooncakeTotals {
-  std::size_t num_requests = 0;
   std::uint64_t num_blocks = 0;
   std::uint64_t num_distinct_blocks = 0;
-  std::uint64_t input_tokens = 0;
-  std::uint64_t output_tokens = 0;
   std::uint64_t span_ms = 0;  ///< from the earliest to the latest arrival
 
   /// Share of the blocks that a cache which never evicts has seen before; 0 for no blocks.
