@@ -1,7 +1,7 @@
 #pragma once
 
-/// The subcommands of `kvfence`: options in, exit code out; bad input is thrown (output.h). main.cpp
-/// fills the options from the command line; each command is in its own <name>_command.cpp.
+/// The subcommands of `kvfence`: options in, exit code out; bad input is thrown (output.h).
+/// main.cpp fills the options from the command line; each command is in its own <name>_command.cpp.
 
 #include <cstdint>
 #include <optional>
