@@ -171,21 +171,30 @@ void WorkQueue::read(Work& work, std::size_t index) {
   }
 }
 
+void WorkQueue::deliver(Work& work, const Chunk& chunk) {
+  const Entry& entry = work.entries[chunk.entry];
+  if (entry.is_orphan) return;
+  std::byte* dst = entry.dst + chunk.begin;
+  const std::size_t limit = std::max(entry.written_max, chunk.begin) - chunk.begin;
+  const std::size_t size = std::min(chunk.size, limit);
+  if (entry.src == nullptr) {
+    std::memset(dst, entry.value, size);
+  } else if (chunk.is_read) {
+    std::memcpy(dst, work.bounce.data() + entry.bounce_offset + chunk.begin, size);
+  } else {
+    // A wrong batch may copy within itself; eager runs its entries one after the other.
+    std::memmove(dst, entry.src + chunk.begin, size);
+    ++counters_.num_reads;
+  }
+}
+
 void WorkQueue::write(Work& work, std::size_t index) {
   report_started(work);
   const Chunk chunk = work.chunks[index];
   Entry& entry = work.entries[chunk.entry];
   if (error_ == cudaSuccess) {
     if (!entry.is_poisoned) poison(entry);
-    if (!entry.is_orphan && chunk.begin < entry.written_max) {
-      const std::size_t size = std::min(chunk.size, entry.written_max - chunk.begin);
-      if (entry.src == nullptr) {
-        std::memset(entry.dst + chunk.begin, entry.value, size);
-      } else {
-        std::memcpy(entry.dst + chunk.begin, work.bounce.data() + entry.bounce_offset + chunk.begin,
-                    size);
-      }
-    }
+    deliver(work, chunk);
   }
   work.chunks[index] = work.chunks.back();
   work.chunks.pop_back();
@@ -229,25 +238,8 @@ void WorkQueue::finish_head(Actor stream) {
   Work& work = head(stream);
   if (work.kind == Work::Kind::kAction) return act(work);
   report_started(work);
-  if (error_ != cudaSuccess) {
-    work.chunks.clear();
-    return complete(work);
-  }
-  for (const Chunk& chunk : work.chunks) {
-    const Entry& entry = work.entries[chunk.entry];
-    if (entry.is_orphan) continue;
-    std::byte* dst = entry.dst + chunk.begin;
-    const std::size_t limit = std::max(entry.written_max, chunk.begin) - chunk.begin;
-    const std::size_t size = std::min(chunk.size, limit);
-    if (entry.src == nullptr) {
-      std::memset(dst, entry.value, size);
-    } else if (chunk.is_read) {
-      std::memcpy(dst, work.bounce.data() + entry.bounce_offset + chunk.begin, size);
-    } else {
-      // A wrong batch may copy within itself; eager runs its entries one after the other.
-      std::memmove(dst, entry.src + chunk.begin, size);
-      ++counters_.num_reads;
-    }
+  if (error_ == cudaSuccess) {
+    for (const Chunk& chunk : work.chunks) deliver(work, chunk);
   }
   work.chunks.clear();
   complete(work);
@@ -318,8 +310,8 @@ std::size_t WorkQueue::take_away(const std::byte* begin, const std::byte* end, b
         touches = true;
         entry.is_orphan = entry.is_orphan || is_unmapped;
       }
-      const bool acts = std::any_of(work->ranges.begin(), work->ranges.end(),
-                                    [&](const ByteRange& r) { return overlap(r, range); });
+      const bool acts =
+          std::ranges::any_of(work->ranges, [&](const ByteRange& r) { return overlap(r, range); });
       if (acts) work->is_skipped = true;
       if (acts || (touches && is_unmapped)) {
         work->fails_with = cudaErrorIllegalAddress;

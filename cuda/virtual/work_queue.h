@@ -114,6 +114,8 @@ class WorkQueue {
   void complete(Work& work);
   void read(Work& work, std::size_t chunk);
   void write(Work& work, std::size_t chunk);
+  /// Writes those bytes of a chunk that arrive; of one that was not read, from their source.
+  void deliver(Work& work, const Chunk& chunk);
   void act(Work& work);
   void add_to_story(StoryEntry::Kind kind, const Work& work);
   void report_started(Work& work);
