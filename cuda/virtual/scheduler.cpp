@@ -15,28 +15,23 @@ Actor lowest(std::uint32_t streams) { return static_cast<Actor>(std::countr_zero
 
 }  // namespace
 
-Scheduler::Scheduler(const Options& options)
-    : schedule_(options.schedule),
-      chunks_max_(options.chunks_max),
-      spurious_max_(options.spurious_not_ready_max),
-      polls_max_(options.polls_max),
-      chooser_(options.chooser),
-      random_(options.seed) {
-  KVFENCE_CHECK((schedule_ == Schedule::kChosen) == (chooser_ != nullptr),
+Scheduler::Scheduler(const Options& options) : options_(options), random_(options.seed) {
+  KVFENCE_CHECK((options_.schedule == Schedule::kChosen) == (options_.chooser != nullptr),
                 "a chooser goes with Schedule::kChosen");
-  KVFENCE_CHECK(chunks_max_ > 0, "a copy has one part at least");
+  KVFENCE_CHECK(options_.chunks_max > 0, "a copy has one part at least");
   for (std::uint64_t& priority : priority_) priority = random_.next();
   early_priority_ = random_.next();
 }
 
 void Scheduler::cut(Work& work) {
-  const bool is_torn = schedule_ != Schedule::kEager && schedule_ != Schedule::kLazy;
-  WorkQueue::cut(work, is_torn ? chunks_max_ : 1, is_random() ? &random_ : nullptr);
+  const bool is_torn =
+      options_.schedule != Schedule::kEager && options_.schedule != Schedule::kLazy;
+  WorkQueue::cut(work, is_torn ? options_.chunks_max : 1, is_random() ? &random_ : nullptr);
 }
 
 void Scheduler::before_call(WorkQueue& queue) {
   if (!queue.can_step()) return;
-  switch (schedule_) {
+  switch (options_.schedule) {
     case Schedule::kEager:
     case Schedule::kLazy:
     case Schedule::kCommanded:
@@ -61,7 +56,7 @@ void Scheduler::before_call(WorkQueue& queue) {
 }
 
 void Scheduler::after_enqueue(WorkQueue& queue) {
-  if (schedule_ == Schedule::kEager) run_all(queue);
+  if (options_.schedule == Schedule::kEager) run_all(queue);
 }
 
 void Scheduler::run_all(WorkQueue& queue) {
@@ -72,7 +67,7 @@ bool Scheduler::force(WorkQueue& queue, Moment moment) {
   while (!queue.is_over(moment)) {
     const std::optional<Actor> next = queue.next_towards(moment);
     if (!next) return false;
-    switch (schedule_) {
+    switch (options_.schedule) {
       case Schedule::kEager:
       case Schedule::kLazy:
       case Schedule::kCommanded:
@@ -99,11 +94,11 @@ bool Scheduler::force(WorkQueue& queue, Moment moment) {
 }
 
 bool Scheduler::is_spurious(std::uint32_t num_in_a_row) {
-  return is_random() && num_in_a_row < spurious_max_ && random_.one_in(4);
+  return is_random() && num_in_a_row < options_.spurious_not_ready_max && random_.one_in(4);
 }
 
 bool Scheduler::has_waited_enough(std::uint32_t num_polls) const {
-  return schedule_ != Schedule::kCommanded && num_polls >= polls_max_;
+  return options_.schedule != Schedule::kCommanded && num_polls >= options_.polls_max;
 }
 
 void Scheduler::step_random(WorkQueue& queue) {
@@ -139,7 +134,7 @@ bool Scheduler::step_by_priority(WorkQueue& queue, bool above_host) {
 
 bool Scheduler::choose(WorkQueue& queue, bool host_may_go_on) {
   queue.list_steps(steps_);
-  const std::size_t choice = chooser_->choose(queue, steps_, host_may_go_on);
+  const std::size_t choice = options_.chooser->choose(queue, steps_, host_may_go_on);
   const bool host_goes_on = choice == steps_.size();
   KVFENCE_CHECK(choice < steps_.size() || (host_goes_on && host_may_go_on),
                 "the chooser chose what is not there");

@@ -25,6 +25,7 @@ class Chooser {
 
 class Scheduler {
  public:
+  /// The options outlive it.
   explicit Scheduler(const Options& options);
 
   /// How the next copy is cut.
@@ -44,7 +45,7 @@ class Scheduler {
 
  private:
   bool is_random() const {
-    return schedule_ == Schedule::kRandom || schedule_ == Schedule::kPriority;
+    return options_.schedule == Schedule::kRandom || options_.schedule == Schedule::kPriority;
   }
   void step_random(WorkQueue& queue);
   /// One step of the stream of highest priority; false: none is above the host's.
@@ -53,11 +54,7 @@ class Scheduler {
   bool choose(WorkQueue& queue, bool host_may_go_on);
   void run_all(WorkQueue& queue);
 
-  Schedule schedule_;
-  std::uint32_t chunks_max_;
-  std::uint32_t spurious_max_;
-  std::uint32_t polls_max_;
-  Chooser* chooser_;
+  const Options& options_;
   Random random_;
   std::array<std::uint64_t, kActorsMax> priority_{};  ///< of the host at 0, of streams
   std::uint64_t early_priority_ = 0;
