@@ -67,8 +67,8 @@ const Allocation* AddressSpace::allocate_device(std::size_t size) {
   std::size_t offset = device_addresses_.used;
   if (offset + reserved > device_addresses_.size) {
     // Everything was given out once: take the memory that was freed longest ago.
-    const auto fits = std::find_if(freed_device_.begin(), freed_device_.end(),
-                                   [&](const Allocation* freed) { return freed->size >= size; });
+    const auto fits = std::ranges::find_if(
+        freed_device_, [&](const Allocation* freed) { return freed->size >= size; });
     if (fits == freed_device_.end()) return nullptr;
     Allocation* freed = *fits;
     freed_device_.erase(fits);
@@ -162,13 +162,13 @@ const Allocation* AddressSpace::containing(std::uintptr_t address) const {
 
 Allocation& AddressSpace::add(MemoryKind kind, std::size_t size, std::uintptr_t address,
                               std::uintptr_t device_address, std::byte* bytes) {
-  Allocation& allocation = allocations_.emplace_back();
-  allocation.kind = kind;
-  allocation.number = static_cast<std::uint32_t>(allocations_.size() - 1);
-  allocation.size = size;
-  allocation.address = address;
-  allocation.device_address = device_address;
-  allocation.bytes = bytes;
+  Allocation& allocation = allocations_.emplace_back(
+      Allocation{.kind = kind,
+                 .number = static_cast<std::uint32_t>(allocations_.size()),
+                 .size = size,
+                 .address = address,
+                 .device_address = device_address,
+                 .bytes = bytes});
   ++num_live_;
   insert({address, address + size, &allocation});
   if (device_address != address) insert({device_address, device_address + size, &allocation});
@@ -176,16 +176,11 @@ Allocation& AddressSpace::add(MemoryKind kind, std::size_t size, std::uintptr_t 
 }
 
 void AddressSpace::insert(Range range) {
-  const auto at =
-      std::upper_bound(ranges_.begin(), ranges_.end(), range.begin,
-                       [](std::uintptr_t begin, const Range& r) { return begin < r.begin; });
-  ranges_.insert(at, range);
+  ranges_.insert(std::ranges::upper_bound(ranges_, range.begin, {}, &Range::begin), range);
 }
 
 const AddressSpace::Range* AddressSpace::at_or_before(std::uintptr_t address) const {
-  const auto after =
-      std::upper_bound(ranges_.begin(), ranges_.end(), address,
-                       [](std::uintptr_t value, const Range& r) { return value < r.begin; });
+  const auto after = std::ranges::upper_bound(ranges_, address, {}, &Range::begin);
   return after == ranges_.begin() ? nullptr : &*(after - 1);
 }
 

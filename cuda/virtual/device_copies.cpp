@@ -19,20 +19,9 @@ bool is_kind(cudaMemcpyKind kind) {
   return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
 }
 
-bool fits(cudaMemcpyKind kind, bool from_device, bool to_device) {
-  switch (kind) {
-    case cudaMemcpyHostToHost:
-      return !from_device && !to_device;
-    case cudaMemcpyHostToDevice:
-      return !from_device && to_device;
-    case cudaMemcpyDeviceToHost:
-      return from_device && !to_device;
-    case cudaMemcpyDeviceToDevice:
-      return from_device && to_device;
-    case cudaMemcpyDefault:
-      return true;
-  }
-  return false;
+cudaMemcpyKind kind_of(bool from_device, bool to_device) {
+  if (from_device) return to_device ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
+  return to_device ? cudaMemcpyHostToDevice : cudaMemcpyHostToHost;
 }
 
 }  // namespace
@@ -53,7 +42,7 @@ cudaError_t Device::check_copy(const void* dst, const void* src, std::size_t siz
     }
     return cudaErrorInvalidValue;
   }
-  if (!fits(kind, is_device(copy.src), is_device(copy.dst))) {
+  if (kind != cudaMemcpyDefault && kind != kind_of(is_device(copy.src), is_device(copy.dst))) {
     misuse(Misuse::Kind::kWrongDirection);
     return cudaErrorInvalidValue;
   }
@@ -78,12 +67,11 @@ Work& Device::start_work(Actor stream, Work::Kind kind) {
 
 void Device::add_entry(Work& work, const Copy& copy, cudaMemcpySrcAccessOrder order,
                        std::uint32_t number) {
-  Entry entry;
-  entry.dst = copy.dst.bytes;
-  entry.src = copy.src.bytes;
-  entry.size = copy.size;
-  entry.written_max = copy.size;
-  entry.may_be_read_early = order == cudaMemcpySrcAccessOrderAny;
+  Entry entry{.dst = copy.dst.bytes,
+              .src = copy.src.bytes,
+              .size = copy.size,
+              .written_max = copy.size,
+              .may_be_read_early = order == cudaMemcpySrcAccessOrderAny};
   if (fault_ && fault_->entry == work.entries.size() && fault_->count < copy.size) {
     if (fault_->kind == Fault::Kind::kShortCopy) entry.written_max -= fault_->count;
     if (fault_->kind == Fault::Kind::kFlippedBit) work.flips = entry.dst + fault_->count;

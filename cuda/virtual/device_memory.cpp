@@ -16,6 +16,24 @@ void Device::give_back(const Allocation& allocation) {
   memory_.release(allocation);
 }
 
+namespace {
+
+/// A call that gives back what begins at `address`.
+cudaError_t give_back(Function function, MemoryKind kind, void* address) {
+  Device& device = current();
+  if (const auto code = device.enter(function)) return *code;
+  const bool is_registered = kind == MemoryKind::kRegistered;
+  if (address == nullptr && !is_registered) return cudaSuccess;
+  const Allocation* allocation = device.memory_.starting_at(address, kind);
+  if (allocation == nullptr) {
+    return is_registered ? cudaErrorHostMemoryNotRegistered : cudaErrorInvalidValue;
+  }
+  device.give_back(*allocation);
+  return cudaSuccess;
+}
+
+}  // namespace
+
 extern "C" {
 
 cudaError_t cudaMalloc(void** address, std::size_t size) {
@@ -31,13 +49,7 @@ cudaError_t cudaMalloc(void** address, std::size_t size) {
 }
 
 cudaError_t cudaFree(void* address) {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kFree)) return *code;
-  if (address == nullptr) return cudaSuccess;
-  const Allocation* allocation = device.memory_.starting_at(address, MemoryKind::kDevice);
-  if (allocation == nullptr) return cudaErrorInvalidValue;
-  device.give_back(*allocation);
-  return cudaSuccess;
+  return give_back(Function::kFree, MemoryKind::kDevice, address);
 }
 
 cudaError_t cudaHostAlloc(void** address, std::size_t size, unsigned int flags) {
@@ -53,13 +65,7 @@ cudaError_t cudaHostAlloc(void** address, std::size_t size, unsigned int flags) 
 }
 
 cudaError_t cudaFreeHost(void* address) {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kFreeHost)) return *code;
-  if (address == nullptr) return cudaSuccess;
-  const Allocation* allocation = device.memory_.starting_at(address, MemoryKind::kPinned);
-  if (allocation == nullptr) return cudaErrorInvalidValue;
-  device.give_back(*allocation);
-  return cudaSuccess;
+  return give_back(Function::kFreeHost, MemoryKind::kPinned, address);
 }
 
 cudaError_t cudaHostRegister(void* address, std::size_t size, unsigned int flags) {
@@ -76,12 +82,7 @@ cudaError_t cudaHostRegister(void* address, std::size_t size, unsigned int flags
 }
 
 cudaError_t cudaHostUnregister(void* address) {
-  Device& device = current();
-  if (const auto code = device.enter(Function::kHostUnregister)) return *code;
-  const Allocation* allocation = device.memory_.starting_at(address, MemoryKind::kRegistered);
-  if (allocation == nullptr) return cudaErrorHostMemoryNotRegistered;
-  device.give_back(*allocation);
-  return cudaSuccess;
+  return give_back(Function::kHostUnregister, MemoryKind::kRegistered, address);
 }
 
 cudaError_t cudaHostGetDevicePointer(void** device_address, void* address, unsigned int flags) {
