@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "contract/core/lists.h"
 #include "cuda/virtual/handles.h"
 
 namespace kvfence::virtual_device {
@@ -14,29 +15,6 @@ constexpr std::size_t kFindingsMax = 256;
 
 thread_local Device* current_device = nullptr;
 
-/// Calls before which the device may do something: those that depend on the device's progress.
-/// Waits are not among them: a wait itself runs what it needs.
-bool is_progress_point(Function function) {
-  switch (function) {
-    case Function::kFree:
-    case Function::kFreeHost:
-    case Function::kHostUnregister:
-    case Function::kStreamDestroy:
-    case Function::kStreamQuery:
-    case Function::kStreamWaitEvent:
-    case Function::kEventRecord:
-    case Function::kEventQuery:
-    case Function::kMemcpyAsync:
-    case Function::kMemcpyBatchAsync:
-    case Function::kMemcpy2DAsync:
-    case Function::kMemsetAsync:
-    case Function::kLaunch:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is_copy(Function function) {
   return function == Function::kMemcpyAsync || function == Function::kMemcpyBatchAsync ||
          function == Function::kMemcpy2DAsync;
@@ -44,6 +22,15 @@ bool is_copy(Function function) {
 
 bool is_work(Function function) {
   return is_copy(function) || function == Function::kMemsetAsync || function == Function::kLaunch;
+}
+
+/// Calls before which the device may do something: those that depend on the device's progress.
+/// Waits are not among them: a wait itself runs what it needs.
+bool is_progress_point(Function function) {
+  using enum Function;
+  constexpr Function kOthers[] = {kFree,        kFreeHost,        kHostUnregister, kStreamDestroy,
+                                  kStreamQuery, kStreamWaitEvent, kEventRecord,    kEventQuery};
+  return is_work(function) || contains(kOthers, function);
 }
 
 /// Whether calls of the fault's function can meet it.
@@ -171,16 +158,14 @@ Actor Device::open_stream() {
 }
 
 Access Device::describe(const Place& place, std::size_t size, bool is_write, const Work* of) const {
-  Access access;
-  access.begin = place.canonical;
-  access.end = place.canonical + size;
-  access.call = call_;
-  access.label = label_;
-  access.function = function_;
-  access.is_write = is_write;
-  access.actor = of != nullptr ? of->stream : kHost;
-  access.time = of != nullptr ? queue_.enqueued(of->stream) + 1 : host_clock_.seen[kHost];
-  return access;
+  return {.begin = place.canonical,
+          .end = place.canonical + size,
+          .time = of != nullptr ? queue_.enqueued(of->stream) + 1 : host_clock_.seen[kHost],
+          .call = call_,
+          .label = label_,
+          .actor = of != nullptr ? of->stream : kHost,
+          .function = function_,
+          .is_write = is_write};
 }
 
 void Device::access(Access access, const Clock& clock) {
@@ -207,17 +192,13 @@ void Device::access(Access access, const Clock& clock) {
     ++counters_.num_races;
     if (races_.size() == kFindingsMax) return;
     const Allocation& allocation = *memory_.containing(begin);
-    const std::uintptr_t base = allocation.address;
     races_.push_back({.first = prior,
                       .second = access,
                       .memory = allocation.kind,
                       .allocation = allocation.number,
-                      .begin = std::max({begin, prior.begin, access.begin}) - base,
-                      .end = std::min({end, prior.end, access.end}) - base,
-                      .first_begin = prior.begin - base,
-                      .first_end = prior.end - base,
-                      .second_begin = access.begin - base,
-                      .second_end = access.end - base});
+                      .base = allocation.address,
+                      .begin = std::max({begin, prior.begin, access.begin}),
+                      .end = std::min({end, prior.end, access.end})});
   });
 }
 
@@ -336,10 +317,9 @@ std::byte* Device::bytes(const void* address, std::size_t size) const {
   KVFENCE_CHECK(place.kind == Place::Kind::kInside, "bytes of no live allocation");
   const Work* acting = queue_.acting();
   if (acting != nullptr) {
-    const bool is_declared =
-        std::any_of(acting->ranges.begin(), acting->ranges.end(), [&](const ByteRange& range) {
-          return range.begin <= place.bytes && place.bytes + size <= range.end;
-        });
+    const bool is_declared = std::ranges::any_of(acting->ranges, [&](const ByteRange& range) {
+      return range.begin <= place.bytes && place.bytes + size <= range.end;
+    });
     KVFENCE_CHECK(is_declared, "a kernel's twin touches what it has not declared");
   }
   return place.bytes;
@@ -356,8 +336,7 @@ std::string Device::report() const {
 }
 
 std::size_t Device::num_streams() const {
-  return static_cast<std::size_t>(std::count_if(streams_.begin() + 1, streams_.end(),
-                                                [](const StreamState& s) { return s.is_live; }));
+  return static_cast<std::size_t>(std::ranges::count(streams_, true, &StreamState::is_live));
 }
 
 std::size_t Device::num_events() const { return events_.size() - unused_events_.size(); }

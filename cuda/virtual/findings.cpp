@@ -3,10 +3,6 @@
 namespace kvfence::virtual_device {
 namespace {
 
-std::string range(std::size_t begin, std::size_t end) {
-  return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
-}
-
 std::string to_text(const Label& label) {
   if (label.text[0] == '\0') return "";
   return std::string(", \"") + label.text + "\" " + std::to_string(label.number);
@@ -26,11 +22,14 @@ std::string by(const Access& access) {
 
 std::string to_text(const Race& race) {
   const auto kind = [](const Access& access) { return access.is_write ? "write" : "read"; };
+  const auto range = [&race](const auto& bytes) {
+    return "[" + std::to_string(bytes.begin - race.base) + ", " +
+           std::to_string(bytes.end - race.base) + ")";
+  };
   return std::string("race: ") + kind(race.first) + " of " + std::string(to_text(race.memory)) +
-         " #" + std::to_string(race.allocation) + " " + range(race.first_begin, race.first_end) +
-         by(race.first) + " and " + kind(race.second) + " of " +
-         range(race.second_begin, race.second_end) + by(race.second) + " share " +
-         range(race.begin, race.end) + " unordered";
+         " #" + std::to_string(race.allocation) + " " + range(race.first) + by(race.first) +
+         " and " + kind(race.second) + " of " + range(race.second) + by(race.second) + " share " +
+         range(race) + " unordered";
 }
 
 std::string to_text(const Misuse& misuse) {

@@ -20,12 +20,9 @@ struct Race {
   Access second;  ///< where it was found
   MemoryKind memory = MemoryKind::kDevice;
   std::uint32_t allocation = 0;
-  std::size_t begin = 0;  ///< bytes of the allocation that both touch, [begin, end)
-  std::size_t end = 0;
-  std::size_t first_begin = 0;  ///< what each touches of it
-  std::size_t first_end = 0;
-  std::size_t second_begin = 0;
-  std::size_t second_end = 0;
+  std::uintptr_t base = 0;   ///< its address, from which reports count
+  std::uintptr_t begin = 0;  ///< bytes that both touch, [begin, end)
+  std::uintptr_t end = 0;
 };
 
 /// A call that the documentation forbids or leaves undefined, whatever it returned.

@@ -322,8 +322,8 @@ TEST(Scenarios, ARaceIsDataAndOneLine) {
   EXPECT_FALSE(race.second.is_write);
   EXPECT_EQ(race.second.entry, 1U);
   EXPECT_EQ(race.first.label.number, 3U);
-  EXPECT_EQ(race.begin, 64U);
-  EXPECT_EQ(race.end, 128U);
+  EXPECT_EQ(race.begin - race.base, 64U);
+  EXPECT_EQ(race.end - race.base, 128U);
   EXPECT_EQ(to_text(race),
             "race: write of cudaMalloc #0 [64, 128) by launch (call 15, stream 1, \"step\" 3) and "
             "read of [64, 128) by cudaMemcpyBatchAsync (call 16, stream 2, entry 1, \"job\" 17) "

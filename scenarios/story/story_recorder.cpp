@@ -143,8 +143,7 @@ StoryParty StoryRecorder::party_of(const Access& access) {
 
 void StoryRecorder::add_race(const Race& found) {
   StoryRace race{.first = party_of(found.first), .second = party_of(found.second)};
-  const std::uintptr_t base = found.first.begin - found.first_begin;
-  race.pages = pages_in(base + found.begin, base + found.end);
+  race.pages = pages_in(found.begin, found.end);
   const StoryParty& second = race.second;
   if (second.operation) race.moment = story_.operations[*second.operation].enqueued;
   if (second.mark) race.moment = story_.marks[*second.mark].moment;
