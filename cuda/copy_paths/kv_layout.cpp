@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "contract/core/lists.h"
+
 namespace kvfence::cuda {
 namespace {
 
@@ -11,8 +13,7 @@ std::string in_bytes(std::size_t count) { return std::to_string(count) + " bytes
 /// The bytes from the first to the last element over the given dimensions; nothing where two
 /// elements share bytes. The stride of a dimension of one element does not matter.
 std::optional<std::size_t> span_of(const StridedTensor& tensor, std::vector<std::size_t> dims) {
-  std::sort(dims.begin(), dims.end(),
-            [&](std::size_t a, std::size_t b) { return tensor.strides[a] < tensor.strides[b]; });
+  std::ranges::sort(dims, {}, [&](std::size_t dim) { return tensor.strides[dim]; });
   std::size_t span = tensor.element_bytes;
   for (const std::size_t dim : dims) {
     if (tensor.shape[dim] == 1) continue;
@@ -34,7 +35,7 @@ std::vector<std::size_t> all_dims_but(const StridedTensor& tensor, std::size_t a
 std::string check_shape(const StridedTensor& tensor, std::size_t block_dim,
                         std::size_t num_blocks) {
   if (tensor.shape.empty() || tensor.shape.size() != tensor.strides.size() ||
-      std::count(tensor.shape.begin(), tensor.shape.end(), 0U) > 0) {
+      contains(tensor.shape, 0U)) {
     return "expected a shape without zeros, and as many strides";
   }
   if (block_dim >= tensor.shape.size()) return "no dimension " + std::to_string(block_dim);
@@ -146,9 +147,7 @@ bool overlap(const PageTensor& a, const PageTensor& b) {
 }
 
 void add_ref(std::vector<PageRef>& refs, PageRef ref) {
-  const auto known = std::find_if(refs.begin(), refs.end(), [&](const PageRef& other) {
-    return other.tensor_index == ref.tensor_index;
-  });
+  const auto known = std::ranges::find(refs, ref.tensor_index, &PageRef::tensor_index);
   if (known == refs.end()) {
     refs.push_back(ref);
   } else {
@@ -178,8 +177,8 @@ DiscoveredLayout discover_layout(std::span<const LayerTensors> layers, std::size
                                    : find_attention_pages(layer, num_blocks, found);
     if (!reason.empty()) return refuse(layer.name, reason);
     for (const PageTensor& page : found.pages) {
-      const auto known = std::find_if(layout.tensors.begin(), layout.tensors.end(),
-                                      [&](const PageTensor& t) { return is_same(t, page); });
+      const auto known = std::ranges::find_if(
+          layout.tensors, [&](const PageTensor& tensor) { return is_same(tensor, page); });
       const auto index = static_cast<std::size_t>(known - layout.tensors.begin());
       if (known == layout.tensors.end()) {
         for (std::size_t other = 0; other < layout.tensors.size(); ++other) {

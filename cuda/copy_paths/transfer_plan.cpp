@@ -26,8 +26,7 @@ std::size_t num_rows(std::size_t num_pages, std::size_t factor) {
 
 bool are_known(std::span<const std::uint32_t> blocks, const KVLayout& layout) {
   const std::size_t num_blocks = layout.tensors.empty() ? 0 : layout.tensors.front().num_blocks;
-  return std::all_of(blocks.begin(), blocks.end(),
-                     [num_blocks](std::uint32_t block) { return block < num_blocks; });
+  return std::ranges::all_of(blocks, [&](std::uint32_t block) { return block < num_blocks; });
 }
 
 void add_group(const Side& src, const Side& dst, const KVLayout& gpu, std::size_t group,
@@ -69,12 +68,20 @@ bool expand(const Side& src, const Side& dst, const KVLayout& gpu, const Transfe
   return src_begin == src.blocks.size() && dst_begin == dst.blocks.size();
 }
 
+/// What each copy reads, or writes.
+std::vector<ByteInterval> intervals_of(std::span<const CopyDescriptor> copies,
+                                       std::uintptr_t CopyDescriptor::*address) {
+  std::vector<ByteInterval> intervals;
+  intervals.reserve(copies.size());
+  for (const CopyDescriptor& copy : copies) {
+    intervals.push_back({copy.*address, copy.*address + copy.size});
+  }
+  return intervals;
+}
+
 std::vector<ByteInterval> sources_of(std::span<const CopyDescriptor> copies) {
-  std::vector<ByteInterval> sources;
-  sources.reserve(copies.size());
-  for (const CopyDescriptor& copy : copies) sources.push_back({copy.src, copy.src + copy.size});
-  std::sort(sources.begin(), sources.end(),
-            [](const ByteInterval& a, const ByteInterval& b) { return a.begin < b.begin; });
+  std::vector<ByteInterval> sources = intervals_of(copies, &CopyDescriptor::src);
+  std::ranges::sort(sources, {}, &ByteInterval::begin);
   std::size_t num_kept = 0;
   for (const ByteInterval& source : sources) {
     if (num_kept > 0 && source.begin <= sources[num_kept - 1].end) {
@@ -85,15 +92,6 @@ std::vector<ByteInterval> sources_of(std::span<const CopyDescriptor> copies) {
   }
   sources.resize(num_kept);
   return sources;
-}
-
-std::vector<ByteInterval> destinations_of(std::span<const CopyDescriptor> copies) {
-  std::vector<ByteInterval> destinations;
-  destinations.reserve(copies.size());
-  for (const CopyDescriptor& copy : copies) {
-    destinations.push_back({copy.dst, copy.dst + copy.size});
-  }
-  return destinations;
 }
 
 /// Two lists in ascending order of address.
@@ -119,9 +117,7 @@ bool is_before(const CopyDescriptor& a, const CopyDescriptor& b) {
 }  // namespace
 
 std::vector<CopyDescriptor> merge_copies(std::vector<CopyDescriptor> copies) {
-  if (!std::is_sorted(copies.begin(), copies.end(), is_before)) {
-    std::sort(copies.begin(), copies.end(), is_before);
-  }
+  if (!std::ranges::is_sorted(copies, is_before)) std::ranges::sort(copies, is_before);
   std::size_t num_kept = 0;
   for (const CopyDescriptor& copy : copies) {
     if (num_kept > 0) {
@@ -138,7 +134,7 @@ std::vector<CopyDescriptor> merge_copies(std::vector<CopyDescriptor> copies) {
 }
 
 bool overlaps(const TransferPlan& plan) {
-  const std::vector<ByteInterval> destinations = destinations_of(plan.copies);
+  const std::vector<ByteInterval> destinations = intervals_of(plan.copies, &CopyDescriptor::dst);
   for (std::size_t index = 1; index < destinations.size(); ++index) {
     if (destinations[index].begin < destinations[index - 1].end) return true;
   }
@@ -146,8 +142,8 @@ bool overlaps(const TransferPlan& plan) {
 }
 
 bool conflict(const TransferPlan& a, const TransferPlan& b) {
-  const std::vector<ByteInterval> a_written = destinations_of(a.copies);
-  const std::vector<ByteInterval> b_written = destinations_of(b.copies);
+  const std::vector<ByteInterval> a_written = intervals_of(a.copies, &CopyDescriptor::dst);
+  const std::vector<ByteInterval> b_written = intervals_of(b.copies, &CopyDescriptor::dst);
   return share_bytes(a_written, b_written) || share_bytes(a_written, b.sources) ||
          share_bytes(a.sources, b_written);
 }
