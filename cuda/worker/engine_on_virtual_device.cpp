@@ -140,9 +140,9 @@ void EngineOnVirtualDevice::wait(std::span<const std::uint32_t> job_ids) {
   ok(worker_->wait(ids));
 }
 
-std::size_t EngineOnVirtualDevice::gpu_offset(std::size_t layer, Place place) const {
+std::byte* EngineOnVirtualDevice::gpu_address(std::size_t layer, Place place) const {
   const std::size_t block = layer * options_.num_gpu_blocks + place.block;
-  return (block * options_.block_size + place.offset) * sizeof(content::Granule);
+  return gpu_base_ + (block * options_.block_size + place.offset) * sizeof(content::Granule);
 }
 
 std::vector<virtual_device::MemoryRange> EngineOnVirtualDevice::ranges_of_places(

@@ -60,10 +60,7 @@ class EngineOnVirtualDevice final : public RankDevice, public engine::EngineDevi
 
  private:
   void know(cudaEvent_t event);
-  std::size_t gpu_offset(std::size_t layer, engine::Place place) const;
-  std::byte* gpu_address(std::size_t layer, engine::Place place) const {
-    return gpu_base_ + gpu_offset(layer, place);
-  }
+  std::byte* gpu_address(std::size_t layer, engine::Place place) const;
   std::vector<virtual_device::MemoryRange> ranges_of_places(
       const std::vector<engine::Place>& places) const;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -81,7 +80,7 @@ virtual_device::Options device_options(const worker::Options& options) {
 }
 
 bool share(Numbers a, Numbers b) {
-  return std::any_of(a.begin(), a.end(), [b](std::uint32_t number) { return contains(b, number); });
+  return std::ranges::any_of(a, [b](std::uint32_t number) { return contains(b, number); });
 }
 
 TransferSpec spec_of(const worker::Transfer& transfer) {
@@ -155,13 +154,9 @@ void WorkerOnVirtualDevice::open() {
                .only_path = options_.path,
                .cpu_memory = cpu_.bytes.subspan(kGuardBytes, cpu_bytes)});
   for (Memory* memory : {&gpu_, &cpu_}) {
-    const auto is_of_memory = [&](const PagePart& part) {
-      return part.page.is_gpu == (memory == &gpu_);
-    };
-    std::vector<PagePart> own;
-    std::copy_if(parts().begin(), parts().end(), std::back_inserter(own), is_of_memory);
-    std::sort(own.begin(), own.end(),
-              [](const PagePart& a, const PagePart& b) { return a.bytes < b.bytes; });
+    std::vector<PagePart> own(parts().begin(), parts().end());
+    std::erase_if(own, [&](const PagePart& part) { return part.page.is_gpu != (memory == &gpu_); });
+    std::ranges::sort(own, {}, &PagePart::bytes);
     memory->at_first.assign(memory->bytes.begin(), memory->bytes.end());
     std::size_t end = 0;
     for (const PagePart& part : own) {
@@ -207,36 +202,32 @@ worker::Content WorkerOnVirtualDevice::content_of(PageName page) const {
     return options_.is_commanded() || device_.host_knows_writes(part.address, part.size);
   };
   const std::span<const PagePart> parts = parts_of(page);
-  if (is_begun(page) || !std::all_of(parts.begin(), parts.end(), is_known)) {
+  if (is_begun(page) || !std::ranges::all_of(parts, is_known)) {
     return {.kind = worker::Content::Kind::kUndefined};
   }
   return bytes_of(page);
 }
 
 bool WorkerOnVirtualDevice::is_begun(PageName page) const {
-  return std::any_of(begun_.begin(), begun_.end(), [&](const Begun& begun) {
-    return device_.queue().completed(begun.stream) < begun.last && contains(begun.pages, page);
+  return std::ranges::any_of(begun_, [&](const Begun& begun) {
+    return !device_.queue().is_over(begun.end) && contains(begun.pages, page);
   });
 }
 
 void WorkerOnVirtualDevice::begin(virtual_device::Actor stream) {
-  const auto is_over = [&](const Begun& begun) {
-    return device_.queue().completed(begun.stream) >= begun.last;
-  };
-  std::erase_if(begun_, is_over);
+  std::erase_if(begun_, [&](const Begun& begun) { return device_.queue().is_over(begun.end); });
   const virtual_device::Device::NextWork next = device_.next_work(stream);
   if (next.last == 0) return;
   // Work that began before cannot be distinguished from this: no event was recorded between the
   // two.
   for (Begun& begun : begun_) {
-    if (begun.stream == stream) begun.last = next.last;
+    if (begun.end.stream == stream) begun.end.time = next.last;
   }
-  Begun begun{.stream = stream, .last = next.last};
+  Begun begun{.end = {stream, next.last}};
   for (const PagePart& part : parts()) {
+    const virtual_device::ByteRange bytes{part.bytes, part.bytes + part.size};
     const bool is_written =
-        std::any_of(next.writes.begin(), next.writes.end(), [&](const auto& range) {
-          return range.begin < part.bytes + part.size && part.bytes < range.end;
-        });
+        std::ranges::any_of(next.writes, [&](const auto& range) { return overlap(range, bytes); });
     const bool is_new = begun.pages.empty() || begun.pages.back() != part.page;
     if (is_written && is_new) begun.pages.push_back(part.page);
   }
@@ -300,10 +291,9 @@ void WorkerOnVirtualDevice::load(const worker::Transfer& transfer, const Unrepor
 }
 
 auto WorkerOnVirtualDevice::first_deferred() const -> const Unreported* {
-  const auto first =
-      std::find_if(unreported_.begin(), unreported_.end(), [](const Unreported& transfer) {
-        return transfer.is_deferred && !transfer.gpu_blocks.empty();
-      });
+  const auto first = std::ranges::find_if(unreported_, [](const Unreported& transfer) {
+    return transfer.is_deferred && !transfer.gpu_blocks.empty();
+  });
   return first == unreported_.end() ? nullptr : &*first;
 }
 
@@ -334,9 +324,7 @@ void WorkerOnVirtualDevice::get_finished(std::vector<worker::Ended>& ended) {
     for (int polls = 0; worker_->num_in_flight() > 0 && polls < kPollsMax; ++polls) {
       worker_->poll(results);
     }
-    std::stable_sort(results.begin(), results.end(), [](const auto& a, const auto& b) {
-      return a.direction == Direction::kStore && b.direction == Direction::kLoad;
-    });
+    std::ranges::stable_sort(results, {}, &TransferResult::direction);
   }
   take_results(results, ended);
 }
@@ -416,7 +404,7 @@ bool WorkerOnVirtualDevice::advance(worker::Stream stream, std::uint32_t num_ste
 void WorkerOnVirtualDevice::take_seen(std::vector<worker::Seen>& seen) {
   seen.clear();
   const virtual_device::Actor compute = actor_of(worker::Stream::kCompute);
-  const auto end = std::find_if(seen_.begin(), seen_.end(), [&](const SeenAt& at) {
+  const auto end = std::ranges::find_if(seen_, [&](const SeenAt& at) {
     return !options_.is_commanded() && !device_.host_knows(compute, at.time);
   });
   for (auto at = seen_.begin(); at != end; ++at) seen.push_back(at->seen);
@@ -468,24 +456,13 @@ bool WorkersOnVirtualDevices::wait(Numbers job_ids) {
   return are_over;
 }
 
-void WorkersOnVirtualDevices::get_finished(std::vector<worker::Ended>& ended) {
-  std::vector<worker::Ended> reports;
-  for (const auto& rank : ranks_) rank->get_finished(reports);
-  collect(reports, ended);
-}
-
-void WorkersOnVirtualDevices::shutdown(std::vector<worker::Ended>& ended) {
-  std::vector<worker::Ended> reports;
-  for (const auto& rank : ranks_) rank->shutdown(reports);
-  collect(reports, ended);
-}
-
-void WorkersOnVirtualDevices::collect(std::span<const worker::Ended> reports,
+void WorkersOnVirtualDevices::collect(void (Rank::*ask)(std::vector<worker::Ended>&),
                                       std::vector<worker::Ended>& ended) {
+  std::vector<worker::Ended> reports;
+  for (const auto& rank : ranks_) (*rank.*ask)(reports);
   for (const worker::Ended& report : reports) {
-    const auto found = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& pending) {
-      return pending.ended.job_id == report.job_id;
-    });
+    const auto found = std::ranges::find(
+        pending_, report.job_id, [](const Pending& pending) { return pending.ended.job_id; });
     ++found->num_reports;
     found->ended.succeeded &= report.succeeded;
     found->ended.is_at_rest &= report.is_at_rest;

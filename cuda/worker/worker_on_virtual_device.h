@@ -76,10 +76,9 @@ class WorkerOnVirtualDevice : public RankDevice {
   };
   /// Work that ran in part: the pages that it writes.
   struct Begun {
-    virtual_device::Actor stream = 0;
-    virtual_device::Time last = 0;  ///< over when this is completed
+    virtual_device::Moment end = {};  ///< its own
     std::vector<PageName> pages = {};
-    void add_to(StateHash& hash) const { hash.add_all(stream, last, pages.size()); }
+    void add_to(StateHash& hash) const { hash.add_all(end.stream, end.time, pages.size()); }
   };
   struct SeenAt {
     virtual_device::Time time = 0;  ///< of the forward
@@ -122,9 +121,9 @@ class WorkersOnVirtualDevices {
 
   ErrorCode transfer_async(const worker::Transfer& transfer);
   void start_kv_transfers();
-  void get_finished(std::vector<worker::Ended>& ended);
+  void get_finished(std::vector<worker::Ended>& ended) { collect(&Rank::get_finished, ended); }
   bool wait(std::span<const std::uint32_t> job_ids);
-  void shutdown(std::vector<worker::Ended>& ended);
+  void shutdown(std::vector<worker::Ended>& ended) { collect(&Rank::shutdown, ended); }
   ErrorCode forward(std::span<const std::uint32_t> reads, std::span<const std::uint32_t> writes);
   bool advance(std::uint32_t rank, worker::Stream stream, std::uint32_t num_steps) {
     return ranks_[rank]->advance(stream, num_steps);
@@ -152,7 +151,8 @@ class WorkersOnVirtualDevices {
     void add_to(StateHash& hash) const { hash.add_all(ended, num_reports); }
   };
 
-  void collect(std::span<const worker::Ended> reports, std::vector<worker::Ended>& ended);
+  /// Asks each rank what has ended.
+  void collect(void (Rank::*ask)(std::vector<worker::Ended>&), std::vector<worker::Ended>& ended);
 
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<Pending> pending_;
