@@ -115,11 +115,6 @@ class Bench {
       return cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, streams_[side]);
     });
   }
-  double device_copy(std::size_t size, std::size_t num_repeats) {
-    return rate(2 * size, num_repeats, kFirst, [&](std::size_t) {
-      return cudaMemcpyAsync(gpu_[1], gpu_[0], size, cudaMemcpyDeviceToDevice, streams_[0]);
-    });
-  }
   /// Times a row, and counts the bytes that are wrong afterwards.
   CopyFigure measure(const Row& row, std::size_t num_repeats) {
     const Way& way = *row.way;
@@ -153,38 +148,24 @@ class Bench {
     return figure;
   }
 
-  double fill(const ContentSlots& slots, std::size_t num_repeats) {
-    return rate(bytes_of(slots), num_repeats, kFirst,
-                [&](std::size_t) { return kvfence_launch_fill_kernel(&slots, streams_[0]); });
-  }
-  double time_check(const ContentSlots& slots, std::size_t num_repeats) {
-    auto* const found = reinterpret_cast<content::Mismatch*>(found_.device_address());
-    return rate(bytes_of(slots), num_repeats, kFirst, [&](std::size_t) {
-      return kvfence_launch_check_kernel(&slots, found, streams_[0]);
+  /// Times the GPU alone: its whole memory as slots.
+  void measure_kernels(std::size_t size, std::size_t slot_bytes, std::size_t num_repeats,
+                       Figures& figures) {
+    const ContentSlots slots{.address = reinterpret_cast<std::uintptr_t>(gpu_[0]),
+                             .stride_bytes = slot_bytes,
+                             .granules_per_slot = slot_bytes / content::kGranuleBytes,
+                             .num_slots = size / slot_bytes,
+                             .first = {1, 1},
+                             .run_seed = kRunSeed};
+    figures.fill_kernel = rate(size, num_repeats, kFirst, [&](std::size_t) {
+      return kvfence_launch_fill_kernel(&slots, streams_[0]);
     });
-  }
-  /// Wrong bytes of slots on the GPU.
-  std::uint64_t check(const ContentSlots& slots) {
-    auto* const found = reinterpret_cast<content::Mismatch*>(found_.device_address());
-    ok(kvfence_launch_check_kernel(&slots, found, streams_[0]));
-    ok(cudaStreamSynchronize(streams_[0]));
-    if (!is_ok()) return 0;
-    kvfence_host_read(found_.host_address(), slots.num_slots * sizeof *found);
-    std::uint64_t num_wrong = 0;
-    for (std::uint64_t slot = 0; slot < slots.num_slots; ++slot) {
-      content::Mismatch mismatch;
-      std::memcpy(&mismatch, found_.host_address() + slot * sizeof mismatch, sizeof mismatch);
-      num_wrong += mismatch.num_wrong;
-    }
-    return num_wrong * content::kGranuleBytes;
-  }
-  ContentSlots whole(std::size_t size, std::size_t slot_bytes) const {
-    return {.address = reinterpret_cast<std::uintptr_t>(gpu_[0]),
-            .stride_bytes = slot_bytes,
-            .granules_per_slot = slot_bytes / content::kGranuleBytes,
-            .num_slots = size / slot_bytes,
-            .first = {1, 1},
-            .run_seed = kRunSeed};
+    figures.check_kernel =
+        rate(size, num_repeats, kFirst, [&](std::size_t) { return launch_check(slots); });
+    figures.num_wrong_in_check = check(slots);
+    figures.device_copy = rate(2 * size, num_repeats, kFirst, [&](std::size_t) {
+      return cudaMemcpyAsync(gpu_[1], gpu_[0], size, cudaMemcpyDeviceToDevice, streams_[0]);
+    });
   }
 
  private:
@@ -193,9 +174,6 @@ class Bench {
     if (code_ == cudaSuccess) code_ = code;
   }
   static void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
-  static std::size_t bytes_of(const ContentSlots& slots) {
-    return slots.num_slots * slots.granules_per_slot * content::kGranuleBytes;
-  }
   /// Destinations one after the other, sources in another order: nothing merges, and pieces are
   /// not equally far apart. The strided path gets equal distances.
   static std::uint64_t step_of(const Row& row) {
@@ -242,6 +220,23 @@ class Bench {
       std::memset(cpu_[0].host_address(), kPoisonByte, size);
     }
     ok(cudaStreamSynchronize(streams_[0]));
+  }
+  cudaError_t launch_check(const ContentSlots& slots) {
+    auto* const found = reinterpret_cast<content::Mismatch*>(found_.device_address());
+    return kvfence_launch_check_kernel(&slots, found, streams_[0]);
+  }
+  /// Wrong bytes of slots on the GPU.
+  std::uint64_t check(const ContentSlots& slots) {
+    ok(launch_check(slots));
+    ok(cudaStreamSynchronize(streams_[0]));
+    if (!is_ok()) return 0;
+    std::vector<content::Mismatch> found(slots.num_slots);
+    const std::size_t size = found.size() * sizeof found[0];
+    kvfence_host_read(found_.host_address(), size);
+    std::memcpy(found.data(), found_.host_address(), size);
+    std::uint64_t num_wrong = 0;
+    for (const content::Mismatch& mismatch : found) num_wrong += mismatch.num_wrong;
+    return num_wrong * content::kGranuleBytes;
   }
   /// Copies the host's memory back to the GPU in one piece, over other bytes, and checks it there.
   std::uint64_t check_stored(const Row& row) {
@@ -373,11 +368,7 @@ cudaError_t measure_checks(const FigureOptions& options, Figures& figures) {
   if (size == 0) return cudaSuccess;
   Bench bench;
   if (bench.open(size, 0, size / kSlot) != cudaSuccess) return bench.code();
-  const ContentSlots slots = bench.whole(size, kSlot);
-  figures.fill_kernel = bench.fill(slots, options.num_repeats);
-  figures.check_kernel = bench.time_check(slots, options.num_repeats);
-  figures.num_wrong_in_check = bench.check(slots);
-  figures.device_copy = bench.device_copy(size, options.num_repeats);
+  bench.measure_kernels(size, kSlot, options.num_repeats, figures);
   return bench.code();
 }
 

@@ -78,7 +78,9 @@ class RaceStage {
     latch_.close();
     if (is_rehearsal) latch_.open();
   }
+  /// Requires that all work is over, or an error.
   RaceOutcome end() {
+    take_findings();
     outcome_.has_timed_out = latch_.has_timed_out();
     return std::move(outcome_);
   }
@@ -170,23 +172,6 @@ class RaceStage {
         content::check_block({cpu(row), page_bytes_}, expected, universe());
     if (!report.is_right()) wrong("CPU", row, content::to_text(report));
   }
-  /// The findings of the kernels of attend(). Requires end_all().
-  void expect_attended() {
-    if (num_checks_ == 0) return;
-    const std::size_t size = num_checks_ * sizeof(content::Mismatch);
-    kvfence_host_read(found_.host_address(), size);
-    std::array<content::Mismatch, kChecksMax> found;
-    std::memcpy(found.data(), found_.host_address(), size);
-    for (std::size_t check = 0; check < num_checks_; ++check) {
-      const auto& [block, expected] = expected_[check];
-      if (found[check].num_wrong == 0) continue;
-      const content::Owner owner = content::decode(kRunSeed, found[check].first_wrong);
-      wrong("GPU", block,
-            "expected " + content::to_text(expected) + ": " +
-                std::to_string(found[check].num_wrong) + " granules wrong, first of " +
-                content::to_text(owner.tag));
-    }
-  }
   /// Of a block, when all is over.
   void expect_gpu(std::size_t block, content::Tag expected) {
     attend(block, expected);
@@ -215,6 +200,23 @@ class RaceStage {
   cudaEvent_t record(std::size_t event, cudaStream_t stream) {
     ok(cudaEventRecord(events_[event], stream));
     return events_[event];
+  }
+  /// Of the kernels of attend().
+  void take_findings() {
+    if (num_checks_ == 0) return;
+    const std::size_t size = num_checks_ * sizeof(content::Mismatch);
+    kvfence_host_read(found_.host_address(), size);
+    std::array<content::Mismatch, kChecksMax> found;
+    std::memcpy(found.data(), found_.host_address(), size);
+    for (std::size_t check = 0; check < num_checks_; ++check) {
+      const auto& [block, expected] = expected_[check];
+      if (found[check].num_wrong == 0) continue;
+      const content::Owner owner = content::decode(kRunSeed, found[check].first_wrong);
+      wrong("GPU", block,
+            "expected " + content::to_text(expected) + ": " +
+                std::to_string(found[check].num_wrong) + " granules wrong, first of " +
+                content::to_text(owner.tag));
+    }
   }
   void take_results() {
     std::vector<TransferResult> results;
@@ -275,7 +277,6 @@ void load_after_reader(RaceStage& stage, const Arm& arm) {
   stage.end_early(kJob, arm.is_early);
   stage.end_all(kJobs);
   stage.expect_gpu(0, kOther);
-  stage.expect_attended();
 }
 
 /// M4: a kernel's descriptors must not change until it has read them.
@@ -292,34 +293,32 @@ void descriptors_kept(RaceStage& stage, const Arm& arm) {
   stage.end_all(kJobs);
   stage.expect_gpu(0, kBefore);
   stage.expect_gpu(1, kOther);
-  stage.expect_attended();
+}
+
+/// Loads block 0 from staging, on the stream that is held. False: there is no staging.
+bool load_staging(RaceStage& stage, const Arm& arm) {
+  if (!stage.has_staging()) stage.take_staging();
+  if (!stage.is_ok()) return false;
+  stage.put_gpu(0, kPoison);
+  stage.put(stage.staging(), kBefore);
+  stage.hold_loads();
+  stage.load_from(stage.staging(), 0);
+  if (arm.has_barrier) stage.end_loads();
+  return true;
 }
 
 /// M4: staging may be rewritten only when its load is over.
 void staging_rewritten(RaceStage& stage, const Arm& arm) {
-  if (!stage.has_staging()) stage.take_staging();
-  if (!stage.is_ok()) return;
-  stage.put_gpu(0, kPoison);
-  stage.put(stage.staging(), kBefore);
-  stage.hold_loads();
-  stage.load_from(stage.staging(), 0);
-  if (arm.has_barrier) stage.end_loads();
+  if (!load_staging(stage, arm)) return;
   stage.put(stage.staging(), kAfter);
   stage.end_all({});
   stage.expect_gpu(0, kBefore);
-  stage.expect_attended();
 }
 
 /// M5: staging may be given back, and used by another, only when its load is over.
 void staging_given_back(RaceStage& stage, const Arm& arm) {
-  if (!stage.has_staging()) stage.take_staging();
-  if (!stage.is_ok()) return;
-  stage.put_gpu(0, kPoison);
   stage.put_gpu(1, kPoison);
-  stage.put(stage.staging(), kBefore);
-  stage.hold_loads();
-  stage.load_from(stage.staging(), 0);
-  if (arm.has_barrier) stage.end_loads();
+  if (!load_staging(stage, arm)) return;
   stage.give_staging();
   stage.take_staging();
   stage.put(stage.staging(), kOther);
@@ -327,7 +326,6 @@ void staging_given_back(RaceStage& stage, const Arm& arm) {
   stage.end_all({});
   stage.expect_gpu(0, kBefore);
   stage.expect_gpu(1, kOther);
-  stage.expect_attended();
 }
 
 using Kind = CopyPathKind;
