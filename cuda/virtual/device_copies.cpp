@@ -191,11 +191,9 @@ cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs,
                                  std::size_t num_attributes, cudaStream_t stream) {
   Device& device = current();
   if (const auto code = device.enter(Function::kMemcpyBatchAsync)) return *code;
-  if (is_default_stream(stream)) {
-    device.misuse(Misuse::Kind::kLegacyStream);
-    return cudaErrorInvalidValue;
+  if (device.find_stream(stream) == nullptr) {
+    return is_default_stream(stream) ? cudaErrorInvalidValue : cudaErrorInvalidResourceHandle;
   }
-  if (device.find_stream(stream) == nullptr) return cudaErrorInvalidResourceHandle;
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || attributes == nullptr ||
       attribute_starts == nullptr || count == 0 || num_attributes == 0 || num_attributes > count) {
     return cudaErrorInvalidValue;
