@@ -31,9 +31,9 @@
 namespace kvfence {
 
 /// The base of the counter of a room, of which each run has one. A counter has, in public,
-///   count(command)      for accepted commands: one overload for any command, or one per struct of
-///                       a command with something to count
-///   count_any(command)  if refused commands count, too; called first
+///   count(command)           one overload per struct of a command with something to count
+///   count_accepted(command)  what any accepted command counts; called before count
+///   count_any(command)       if refused commands count, too; called first
 /// before(), after() and world() are the observations and the world.
 template <class T, const auto& kGoals>
 class GoalCounter {
@@ -108,15 +108,12 @@ class GoalCountsOf final : public GoalCounts {
     counter_->see(was, is, typed_world);
     if constexpr (requires { counter_->count_any(typed); }) counter_->count_any(typed);
     if (is.error == ErrorCode::kNone) {
-      if constexpr (requires { counter_->count(typed); }) {
-        counter_->count(typed);
-      } else {
-        std::visit(
-            [&](const auto& accepted) {
-              if constexpr (requires { counter_->count(accepted); }) counter_->count(accepted);
-            },
-            typed);
-      }
+      if constexpr (requires { counter_->count_accepted(typed); }) counter_->count_accepted(typed);
+      std::visit(
+          [&](const auto& accepted) {
+            if constexpr (requires { counter_->count(accepted); }) counter_->count(accepted);
+          },
+          typed);
       return;
     }
     KVFENCE_CHECK(T::description().commands[typed.index()].declares(is.error),

@@ -58,7 +58,7 @@ class Counter : public GoalCounter<EvictionTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command) {
+  void count_accepted(const Command& command) {
     add("found", after().found.has_value() && !after().found->empty());
     add("evict_failed", after().success.has_value() && !*after().success);
     if (std::holds_alternative<Touch>(command)) count_target();

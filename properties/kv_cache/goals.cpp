@@ -98,7 +98,7 @@ class Counter : public GoalCounter<KVCacheTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command) {
+  void count_accepted(const Command& command) {
     reached_tokens_.resize(world().entries().size());
     if (const auto* lookup = std::get_if<GetComputedBlocks>(&command)) {
       count_lookup(*lookup);

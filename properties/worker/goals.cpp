@@ -48,7 +48,7 @@ class Counter : public GoalCounter<WorkerTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command) {
+  void count_accepted(const Command& command) {
     const bool is_met = before().next_fault != Fault::kNone && after().next_fault == Fault::kNone &&
                         !std::holds_alternative<FailNext>(command);
     add("copy_failed", is_met && before().next_fault == Fault::kCopy);

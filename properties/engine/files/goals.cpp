@@ -12,7 +12,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "contract/core/lists.h"
@@ -106,35 +105,24 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command) {
-    if (const auto* added = std::get_if<AddRequest>(&command)) {
-      num_prompt_tokens_[added->id] = static_cast<std::uint32_t>(added->tokens.size());
-    } else if (std::holds_alternative<Schedule>(command)) {
-      count_step();
-    } else if (std::holds_alternative<Update>(command)) {
-      count_update();
-    } else if (const auto ended = ended_from_outside(command, before())) {
-      count_finish(*ended);
-    } else if (const auto* entry = std::get_if<WriteEntry>(&command)) {
-      count_entry(*entry);
-    } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-      count_reset(*reset);
-    }
+  void count_accepted(const Command& command) {
     add("draft_rejected", drafts_.rejects(command, after()));
-    add("entry_removed", std::holds_alternative<RemoveEntry>(command));
-    add("file_removed", std::holds_alternative<RemoveFile>(command));
-    add("file_truncated", std::holds_alternative<TruncateFile>(command));
-    if (has_state(before()) && has_state(after())) {
-      for (const std::string& name : *before().filled_requests) {
-        add("filled_ends", !contains(*after().filled_requests, name));
-      }
+    if (const auto ended = ended_from_outside(command, before())) count_finish(*ended);
+    if (!has_state(before()) || !has_state(after())) return;
+    for (const std::string& name : *before().filled_requests) {
+      add("filled_ends", !contains(*after().filled_requests, name));
     }
   }
 
- private:
-  // ---- A step is planned ----
+  void count(const AddRequest& command) {
+    num_prompt_tokens_[command.id] = static_cast<std::uint32_t>(command.tokens.size());
+  }
 
-  void count_step() {
+  void count(const RemoveEntry&) { add("entry_removed"); }
+  void count(const RemoveFile&) { add("file_removed"); }
+  void count(const TruncateFile&) { add("file_truncated"); }
+
+  void count(const Schedule&) {
     add("two_steps_in_flight", !in_flight_.empty());
     add("preempted", !after().preempted->empty());
     Step& step = in_flight_.emplace_back();
@@ -151,6 +139,53 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       count_fills();
     }
   }
+
+  void count(const Update&) {
+    const std::uint32_t engine = num_engine_starts(before());
+    add("load", !after().loaded->empty());
+    add("store", !after().saved->empty());
+    for (const FileCopy& file : *after().loaded) {
+      const auto prompt = num_prompt_tokens_.find(file.request);
+      add("load_of_outputs",
+          prompt != num_prompt_tokens_.end() && file.symbols.size() > prompt->second);
+      const auto writer = writer_.find(file.folder);
+      if (writer == writer_.end()) continue;
+      add("load_of_foreign_file", writer->second == 0);
+      add("load_of_own_file", writer->second > 0);
+      add("load_by_new_engine", writer->second > 0 && writer->second < engine);
+    }
+    for (const FileCopy& file : *after().saved) {
+      writer_[file.folder] = engine;
+      if (!has_state(before())) continue;
+      add("store_of_gone", !find_state(before(), file.request));
+      add("file_written_again", find_file(before(), file.folder, file.layer) != nullptr);
+    }
+    if (!after().failed->empty()) count_failure(after().failed->front());
+    if (!in_flight_.empty()) in_flight_.pop_front();
+    for (const RequestOutput& output : after().outputs.or_empty()) {
+      add("draft_accepted", output.tokens.size() > 1);
+    }
+    if (after().failed->empty()) return;
+    in_flight_.clear();
+    filled_.clear();
+  }
+
+  void count(const WriteEntry& entry) {
+    const bool is_part = entry.num_files > 0 && entry.num_files < spec().num_all_layers();
+    add("partly_written_entry", is_part);
+    if (entry.num_files > 0) writer_[folder_name(entry.tokens)] = 0;
+  }
+
+  void count(const ResetPrefixCache& command) {
+    add("reset_refused", !*after().success);
+    add("reset_of_connector", command.reset_connector);
+    add("running_reset", command.reset_running_requests && before().num_running > 0);
+    if (!has_state(before()) || !has_state(after())) return;
+    add("reset_done", *after().success && *before().keys != *after().keys);
+  }
+
+ private:
+  // ---- A step is planned ----
 
   void count_transfers() {
     std::size_t num_loads = 0;
@@ -242,36 +277,6 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
 
   // ---- A step comes back ----
 
-  void count_update() {
-    const std::uint32_t engine = num_engine_starts(before());
-    add("load", !after().loaded->empty());
-    add("store", !after().saved->empty());
-    for (const FileCopy& file : *after().loaded) {
-      const auto prompt = num_prompt_tokens_.find(file.request);
-      add("load_of_outputs",
-          prompt != num_prompt_tokens_.end() && file.symbols.size() > prompt->second);
-      const auto writer = writer_.find(file.folder);
-      if (writer == writer_.end()) continue;
-      add("load_of_foreign_file", writer->second == 0);
-      add("load_of_own_file", writer->second > 0);
-      add("load_by_new_engine", writer->second > 0 && writer->second < engine);
-    }
-    for (const FileCopy& file : *after().saved) {
-      writer_[file.folder] = engine;
-      if (!has_state(before())) continue;
-      add("store_of_gone", !find_state(before(), file.request));
-      add("file_written_again", find_file(before(), file.folder, file.layer) != nullptr);
-    }
-    if (!after().failed->empty()) count_failure(after().failed->front());
-    if (!in_flight_.empty()) in_flight_.pop_front();
-    for (const RequestOutput& output : after().outputs.or_empty()) {
-      add("draft_accepted", output.tokens.size() > 1);
-    }
-    if (after().failed->empty()) return;
-    in_flight_.clear();
-    filled_.clear();
-  }
-
   void count_failure(const FailedFile& failed) {
     add(failed.store ? Name("failed_save") : Name("failed_load"));
     add("failed_after_others", !after().loaded->empty() || !after().saved->empty());
@@ -297,20 +302,6 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
             return step.requests.contains(name);
           }));
     }
-  }
-
-  void count_entry(const WriteEntry& entry) {
-    const bool is_part = entry.num_files > 0 && entry.num_files < spec().num_all_layers();
-    add("partly_written_entry", is_part);
-    if (entry.num_files > 0) writer_[folder_name(entry.tokens)] = 0;
-  }
-
-  void count_reset(const ResetPrefixCache& command) {
-    add("reset_refused", !*after().success);
-    add("reset_of_connector", command.reset_connector);
-    add("running_reset", command.reset_running_requests && before().num_running > 0);
-    if (!has_state(before()) || !has_state(after())) return;
-    add("reset_done", *after().success && *before().keys != *after().keys);
   }
 
   /// What is known of a planned step.

@@ -134,7 +134,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     count_pair();
   }
 
-  void count(const Command& command) {
+  void count_accepted(const Command& command) {
     const bool ends = std::holds_alternative<FinishRequests>(command) ||
                       std::holds_alternative<FinishAllRequests>(command);
     for (const EngineRole role : kEngineRoles) {

@@ -117,7 +117,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command) {
+  void count_accepted(const Command& command) {
     const bool rejects = drafts_.rejects(command, after());
     add("drafts_rejected", rejects && count_reads(before(), &ReadState::is_under_way) > 0);
     if (const auto* added = std::get_if<AddRequest>(&command)) {

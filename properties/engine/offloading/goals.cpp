@@ -124,36 +124,20 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command) {
+  void count_accepted(const Command& command) {
     const bool rejects = drafts_.rejects(command, after());
     add("drafts_rejected",
         rejects && std::ranges::any_of(before().transfers.or_empty(), is_under_way));
-    add("ghost_hit", before().target_t1_size.or_empty() != after().target_t1_size.or_empty() &&
-                         std::holds_alternative<Schedule>(command));
     if (after().tier_calls.has_value()) count_tier_calls(command);
-    if (const auto* added = std::get_if<AddRequest>(&command)) {
-      added_[added->id] = *added;
-    } else if (std::holds_alternative<Schedule>(command)) {
-      count_step();
-    } else if (std::holds_alternative<Update>(command)) {
-      count_update();
-    } else if (const auto ended = ended_from_outside(command, before())) {
-      count_finish(*ended);
-    } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-      count_reset(*reset);
-    } else if (const auto* finish_job = std::get_if<TierFinish>(&command)) {
-      tried_.emplace(finish_job->job, finish_job->success);
-    } else if (std::holds_alternative<ReportTransferAgain>(command)) {
-      add("reported_again");
-    } else if (const auto* log = std::get_if<LogStats>(&command)) {
-      count_log(*log);
-    }
+    if (const auto ended = ended_from_outside(command, before())) count_finish(*ended);
   }
 
- private:
-  // ---- A step is planned ----
+  void count(const AddRequest& command) { added_[command.id] = command; }
+  void count(const TierFinish& command) { tried_.emplace(command.job, command.success); }
+  void count(const ReportTransferAgain&) { add("reported_again"); }
 
-  void count_step() {
+  void count(const Schedule&) {
+    add("ghost_hit", before().target_t1_size.or_empty() != after().target_t1_size.or_empty());
     add("two_steps_in_flight", num_in_flight_ > 0);
     ++num_in_flight_;
     for (const Transfer& load : *after().loads) count_load(load);
@@ -178,6 +162,86 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("store_evicts", !contains(keys, key));
     }
   }
+
+  void count(const Update&) {
+    if (num_in_flight_ > 0) --num_in_flight_;
+    add("load_failed", !after().invalid_blocks->empty());
+    add("held_freed", !after().finished_sending->empty());
+    for (const CompletedJob& completed : *after().completed_jobs) {
+      if (completed.num_failed == 0) continue;
+      const bool on_a_rank = completed.num_failed < completed.num_workers;
+      const auto store = is_store_.find(completed.job);
+      const bool is_store = store != is_store_.end() && store->second;
+      add("store_failed", is_store);
+      add("store_failed_of_groups", is_store && config().groups.size() > 1);
+      add(is_store ? Name("store_failed_on_a_rank") : Name("load_failed_on_a_rank"), on_a_rank);
+    }
+    for (const Operation& operation : *after().transfer_stats) {
+      add(operation.type == "GPU_to_CPU" ? Name("measured_store") : Name("measured_load"));
+      count_size(operation.bytes);
+    }
+    if (!after().transfer_stats->empty()) counted_.insert(engine_idx_);
+    for (const std::string& name : *after().finished_recving) {
+      const RequestState* state = find_state(before(), name);
+      add("aborted_load_freed", state && is_finished(state->status));
+    }
+    if (!has_state(before()) || !has_state(after())) return;
+    // A transfer that another rank reported in this step is under way on a rank.
+    for (const EngineTransfer& left : *after().transfers) {
+      const auto others_have = [&](const Observation& shown) {
+        return std::ranges::any_of(*shown.transfers, [&](const EngineTransfer& other) {
+          return other.rank != left.rank && other.job == left.job && other.store == left.store;
+        });
+      };
+      add("late_rank", others_have(before()) && !others_have(after()));
+    }
+    for (const RequestState& state : *after().requests) {
+      const RequestState* state_before = find_state(before(), state.id);
+      if (!state_before) continue;
+      add("held", is_finished(state.status) && !is_finished(state_before->status) &&
+                      state_before->status == RequestStatus::kRunning);
+    }
+    for (const RequestOutput& output : *after().outputs) {
+      add("load_failed_for_good",
+          output.status == RequestStatus::kFinishedError && !after().invalid_blocks->empty());
+    }
+    if (after().invalid_blocks->empty()) return;
+    for (const RequestState& state : *after().requests) {
+      const RequestState* state_before = find_state(before(), state.id);
+      add("load_recomputed", state_before && !is_finished(state.status) &&
+                                 state.num_computed_tokens < state_before->num_computed_tokens);
+    }
+  }
+
+  void count(const ResetPrefixCache& command) {
+    add("reset_refused", !*after().success);
+    if (has_state(before()) && has_state(after())) {
+      add("reset_done", *after().success && *before().keys != *after().keys);
+    }
+    if (!command.reset_connector || !fences_) return;
+    add("cpu_cache_reset");
+    was_reset_ = true;
+    if (!has_state(before())) return;
+    add("reset_with_jobs", !before().transfers->empty());
+    for (const RequestState& state : *before().requests) {
+      add("reset_while_loading", state.status == RequestStatus::kWaitingForRemoteKVs);
+    }
+  }
+
+  void count(const LogStats& log) {
+    const std::vector<Operation>& operations = *after().interval_stats;
+    add("logged_nothing", operations.empty());
+    add("logged_both", !operations.empty() && operations.front().type != operations.back().type);
+    const auto& values = setup_.metrics.per_engine_labelvalues;
+    const bool is_shared = std::ranges::any_of(counted_, [&](std::uint32_t other) {
+      return other != engine_idx_ && values.at(other) == values.at(engine_idx_);
+    });
+    add("counted_together", is_shared && counted_.contains(engine_idx_));
+    engine_idx_ = log.engine_idx;
+  }
+
+ private:
+  // ---- A step is planned ----
 
   void count_load(const Transfer& load) {
     add("load");
@@ -267,58 +331,6 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
                                       : Name("flush_of_reused"));
   }
 
-  // ---- A step comes back ----
-
-  void count_update() {
-    if (num_in_flight_ > 0) --num_in_flight_;
-    add("load_failed", !after().invalid_blocks->empty());
-    add("held_freed", !after().finished_sending->empty());
-    for (const CompletedJob& completed : *after().completed_jobs) {
-      if (completed.num_failed == 0) continue;
-      const bool on_a_rank = completed.num_failed < completed.num_workers;
-      const auto store = is_store_.find(completed.job);
-      const bool is_store = store != is_store_.end() && store->second;
-      add("store_failed", is_store);
-      add("store_failed_of_groups", is_store && config().groups.size() > 1);
-      add(is_store ? Name("store_failed_on_a_rank") : Name("load_failed_on_a_rank"), on_a_rank);
-    }
-    for (const Operation& operation : *after().transfer_stats) {
-      add(operation.type == "GPU_to_CPU" ? Name("measured_store") : Name("measured_load"));
-      count_size(operation.bytes);
-    }
-    if (!after().transfer_stats->empty()) counted_.insert(engine_idx_);
-    for (const std::string& name : *after().finished_recving) {
-      const RequestState* state = find_state(before(), name);
-      add("aborted_load_freed", state && is_finished(state->status));
-    }
-    if (!has_state(before()) || !has_state(after())) return;
-    // A transfer that another rank reported in this step is under way on a rank.
-    for (const EngineTransfer& left : *after().transfers) {
-      const auto others_have = [&](const Observation& shown) {
-        return std::ranges::any_of(*shown.transfers, [&](const EngineTransfer& other) {
-          return other.rank != left.rank && other.job == left.job && other.store == left.store;
-        });
-      };
-      add("late_rank", others_have(before()) && !others_have(after()));
-    }
-    for (const RequestState& state : *after().requests) {
-      const RequestState* state_before = find_state(before(), state.id);
-      if (!state_before) continue;
-      add("held", is_finished(state.status) && !is_finished(state_before->status) &&
-                      state_before->status == RequestStatus::kRunning);
-    }
-    for (const RequestOutput& output : *after().outputs) {
-      add("load_failed_for_good",
-          output.status == RequestStatus::kFinishedError && !after().invalid_blocks->empty());
-    }
-    if (after().invalid_blocks->empty()) return;
-    for (const RequestState& state : *after().requests) {
-      const RequestState* state_before = find_state(before(), state.id);
-      add("load_recomputed", state_before && !is_finished(state.status) &&
-                                 state.num_computed_tokens < state_before->num_computed_tokens);
-    }
-  }
-
   // ---- Statistics ----
 
   void count_size(std::uint64_t bytes) {
@@ -326,18 +338,6 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("beyond_first_bucket", size > kOffloadSizeBuckets.front());
     add("on_a_bound",
         std::ranges::find(kOffloadSizeBuckets, size) != std::end(kOffloadSizeBuckets));
-  }
-
-  void count_log(const LogStats& log) {
-    const std::vector<Operation>& operations = *after().interval_stats;
-    add("logged_nothing", operations.empty());
-    add("logged_both", !operations.empty() && operations.front().type != operations.back().type);
-    const auto& values = setup_.metrics.per_engine_labelvalues;
-    const bool is_shared = std::ranges::any_of(counted_, [&](std::uint32_t other) {
-      return other != engine_idx_ && values.at(other) == values.at(engine_idx_);
-    });
-    add("counted_together", is_shared && counted_.contains(engine_idx_));
-    engine_idx_ = log.engine_idx;
   }
 
   // ---- Tiers ----
@@ -404,21 +404,6 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const bool loads = state->status == RequestStatus::kWaitingForRemoteKVs;
       add("aborted_while_storing", has_transfer(before(), name, true));
       add("aborted_while_loading", loads && has_transfer(before(), name, false));
-    }
-  }
-
-  void count_reset(const ResetPrefixCache& command) {
-    add("reset_refused", !*after().success);
-    if (has_state(before()) && has_state(after())) {
-      add("reset_done", *after().success && *before().keys != *after().keys);
-    }
-    if (!command.reset_connector || !fences_) return;
-    add("cpu_cache_reset");
-    was_reset_ = true;
-    if (!has_state(before())) return;
-    add("reset_with_jobs", !before().transfers->empty());
-    for (const RequestState& state : *before().requests) {
-      add("reset_while_loading", state.status == RequestStatus::kWaitingForRemoteKVs);
     }
   }
 

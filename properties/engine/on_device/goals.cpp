@@ -69,7 +69,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command) {
+  void count_accepted(const Command& command) {
     const bool had_transfers = has_transfers(before());
     if (const auto* advance = std::get_if<Advance>(&command)) {
       if (advance->stream == "compute") return;

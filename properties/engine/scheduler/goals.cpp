@@ -7,12 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <variant>
 #include <vector>
 
 #include "contract/core/lists.h"
@@ -153,34 +151,19 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command) {
-    std::visit([&](const auto& each) { count_command(each); }, command);
-    if (!has_state(after())) return;
-    for (auto name = reported_.begin(); name != reported_.end();) {
-      const RequestState* state = find_state(after(), *name);
-      name = state && loads(*state) ? std::next(name) : reported_.erase(name);
-    }
+  /// Refused commands count, too: their observations may show that a load is over.
+  void count_any(const Command&) {
+    if (!has_state(before())) return;
+    std::erase_if(reported_, [this](const std::string& name) {
+      const RequestState* const state = find_state(before(), name);
+      return !state || !loads(*state);
+    });
   }
 
- private:
-  bool is_in_flight(const std::string& name) const { return num_tokens_in_flight(name) > 0; }
+  void count(const AddRequest& command) { added_[command.id] = command; }
+  void count(const SetPauseState& command) { pause_state_ = command.state; }
 
-  std::uint32_t num_tokens_in_flight(const std::string& name) const {
-    std::uint32_t num_tokens = 0;
-    for (const Step& step : in_flight_) {
-      const auto* scheduled = find_by(step, &ScheduledRequest::request, name);
-      if (scheduled) num_tokens += scheduled->num_tokens;
-    }
-    return num_tokens;
-  }
-
-  void count_command(const AddRequest& command) { added_[command.id] = command; }
-
-  void count_command(const SetPauseState& command) { pause_state_ = command.state; }
-
-  // ---- schedule ----
-
-  void count_command(const Schedule&) {
+  void count(const Schedule&) {
     const Step& scheduled = *after().scheduled;
     const std::vector<std::string>& preempted = *after().preempted;
     add("crowd", scheduled.size() > 32);
@@ -219,6 +202,91 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       count_blocked();
     }
     in_flight_.push_back(scheduled);
+  }
+
+  void count(const Update& command) {
+    if (in_flight_.empty()) return;
+    const bool has_states = has_state(before()) && has_state(after());
+    // The step counts as in flight while its output is processed.
+    for (const ScheduledRequest& scheduled : in_flight_.front()) {
+      const std::size_t num_tokens = num_sampled(command, scheduled);
+      if (!scheduled.spec_tokens.empty() && num_tokens > 0) count_drafts(scheduled, num_tokens);
+      const auto* output = find_by(*after().outputs, &RequestOutput::request, scheduled.request);
+      const RequestState* request = has_states ? find_state(before(), scheduled.request) : nullptr;
+      if (output && !output->tokens.empty()) {
+        count_stop(added_.at(scheduled.request), request, *output, num_tokens);
+      }
+      if (!has_states) continue;
+      const bool is_gone = !request || is_finished(request->status);
+      add("output_of_finished", is_gone);
+      add("stale_output", !is_gone && num_tokens > 0 && !output && command.invalid_blocks.empty());
+    }
+    if (has_states && !command.invalid_blocks.empty()) count_invalid_blocks(command);
+    add("held_freed", !command.finished_sending.empty());
+    if (has_states) count_reports(command);
+    in_flight_.pop_front();
+  }
+
+  void count(const FinishRequests& command) {
+    if (!has_state(before()) || !has_state(after())) return;
+    for (const RequestState& was : *before().requests) {
+      if (!contains(command.requests, was.id)) continue;
+      const bool in_flight = is_in_flight(was.id);
+      const bool is_preempted = was.status == RequestStatus::kPreempted;
+      const bool is_reported = reported_.count(was.id) > 0;
+      add("aborted_waiting", was.status == RequestStatus::kWaiting);
+      add("aborted_in_flight", in_flight && was.status == RequestStatus::kRunning);
+      add("aborted_preempted_in_flight", in_flight && is_preempted);
+      add("aborted_while_loading", loads(was) && !is_reported);
+      add("aborted_after_load", loads(was) && is_reported);
+      add("aborted_while_held", is_finished(was.status));
+      count_finished(was);
+    }
+  }
+
+  void count(const FinishAllRequests& command) {
+    if (!has_state(before())) return;
+    FinishRequests all{{}, {}, command.status};
+    for (const RequestState& request : *before().requests) all.requests.push_back(request.id);
+    count(all);
+  }
+
+  void count(const UpdateDraftTokenIds& command) {
+    if (!has_state(after()) || command.tokens.empty()) return;
+    const RequestState* request = find_state(after(), command.request);
+    if (!request || is_finished(request->status)) return;
+    add(request->spec_tokens.empty() ? Name("drafts_ignored") : Name("drafts_taken"));
+    add("drafts_of_loaded", !request->spec_tokens.empty() && loaded_.contains(command.request));
+  }
+
+  void count(const ResetPrefixCache& command) {
+    add("reset_refused", !*after().success);
+    const bool resets_running = command.reset_running_requests && before().num_running > 0;
+    add("running_reset", resets_running);
+    for (const ConnectorCall& call : after().connector_calls.or_empty()) {
+      if (call.method != "reset_cache") continue;
+      add(call.answer == "done" ? Name("connector_reset") : Name("connector_reset_failed"));
+    }
+    if (!has_state(before()) || !has_state(after())) return;
+    const auto is_cached = [](const BlockHash& key) { return !key.empty(); };
+    add("reset_done", std::ranges::any_of(*before().keys, is_cached) &&
+                          std::ranges::none_of(*after().keys, is_cached));
+    add("reset_in_flight",
+        resets_running && std::ranges::any_of(*before().running, [&](const std::string& name) {
+          return is_in_flight(name);
+        }));
+  }
+
+ private:
+  bool is_in_flight(const std::string& name) const { return num_tokens_in_flight(name) > 0; }
+
+  std::uint32_t num_tokens_in_flight(const std::string& name) const {
+    std::uint32_t num_tokens = 0;
+    for (const Step& step : in_flight_) {
+      const auto* scheduled = find_by(step, &ScheduledRequest::request, name);
+      if (scheduled) num_tokens += scheduled->num_tokens;
+    }
+    return num_tokens;
   }
 
   /// Whether a running request gets no tokens for any budget.
@@ -375,31 +443,6 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  // ---- update ----
-
-  void count_command(const Update& command) {
-    if (in_flight_.empty()) return;
-    const bool has_states = has_state(before()) && has_state(after());
-    // The step counts as in flight while its output is processed.
-    for (const ScheduledRequest& scheduled : in_flight_.front()) {
-      const std::size_t num_tokens = num_sampled(command, scheduled);
-      if (!scheduled.spec_tokens.empty() && num_tokens > 0) count_drafts(scheduled, num_tokens);
-      const auto* output = find_by(*after().outputs, &RequestOutput::request, scheduled.request);
-      const RequestState* request = has_states ? find_state(before(), scheduled.request) : nullptr;
-      if (output && !output->tokens.empty()) {
-        count_stop(added_.at(scheduled.request), request, *output, num_tokens);
-      }
-      if (!has_states) continue;
-      const bool is_gone = !request || is_finished(request->status);
-      add("output_of_finished", is_gone);
-      add("stale_output", !is_gone && num_tokens > 0 && !output && command.invalid_blocks.empty());
-    }
-    if (has_states && !command.invalid_blocks.empty()) count_invalid_blocks(command);
-    add("held_freed", !command.finished_sending.empty());
-    if (has_states) count_reports(command);
-    in_flight_.pop_front();
-  }
-
   void count_drafts(const ScheduledRequest& scheduled, std::size_t num_sampled) {
     const std::size_t num_accepted = num_sampled - 1;
     if (num_accepted == 0) {
@@ -481,63 +524,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("held", now && is_finished(now->status) && !is_finished(before.status) && !loads(before));
   }
 
-  // ---- everything else ----
-
-  void count_command(const FinishRequests& command) {
-    if (!has_state(before()) || !has_state(after())) return;
-    for (const RequestState& was : *before().requests) {
-      if (!contains(command.requests, was.id)) continue;
-      const bool in_flight = is_in_flight(was.id);
-      const bool is_preempted = was.status == RequestStatus::kPreempted;
-      const bool is_reported = reported_.count(was.id) > 0;
-      add("aborted_waiting", was.status == RequestStatus::kWaiting);
-      add("aborted_in_flight", in_flight && was.status == RequestStatus::kRunning);
-      add("aborted_preempted_in_flight", in_flight && is_preempted);
-      add("aborted_while_loading", loads(was) && !is_reported);
-      add("aborted_after_load", loads(was) && is_reported);
-      add("aborted_while_held", is_finished(was.status));
-      count_finished(was);
-    }
-  }
-
-  void count_command(const FinishAllRequests& command) {
-    if (!has_state(before())) return;
-    FinishRequests all{{}, {}, command.status};
-    for (const RequestState& request : *before().requests) all.requests.push_back(request.id);
-    count_command(all);
-  }
-
-  void count_command(const UpdateDraftTokenIds& command) {
-    if (!has_state(after()) || command.tokens.empty()) return;
-    const RequestState* request = find_state(after(), command.request);
-    if (!request || is_finished(request->status)) return;
-    add(request->spec_tokens.empty() ? Name("drafts_ignored") : Name("drafts_taken"));
-    add("drafts_of_loaded", !request->spec_tokens.empty() && loaded_.contains(command.request));
-  }
-
-  void count_command(const ResetPrefixCache& command) {
-    add("reset_refused", !*after().success);
-    const bool resets_running = command.reset_running_requests && before().num_running > 0;
-    add("running_reset", resets_running);
-    for (const ConnectorCall& call : after().connector_calls.or_empty()) {
-      if (call.method != "reset_cache") continue;
-      add(call.answer == "done" ? Name("connector_reset") : Name("connector_reset_failed"));
-    }
-    if (!has_state(before()) || !has_state(after())) return;
-    const auto is_cached = [](const BlockHash& key) { return !key.empty(); };
-    add("reset_done", std::ranges::any_of(*before().keys, is_cached) &&
-                          std::ranges::none_of(*after().keys, is_cached));
-    add("reset_in_flight",
-        resets_running && std::ranges::any_of(*before().running, [&](const std::string& name) {
-          return is_in_flight(name);
-        }));
-  }
-
   using Step = std::vector<ScheduledRequest>;
-
-  /// Commands without goals of their own.
-  template <class Other>
-  void count_command(const Other&) {}
 
   const SchedulerConfig& config_ = setup().scheduler();
   PauseState pause_state_ = PauseState::kUnpaused;

@@ -11,7 +11,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "contract/core/lists.h"
@@ -84,24 +83,13 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command) {
+  void count_accepted(const Command& command) {
     const bool rejects = drafts_.rejects(command, after());
     add("drafts_rejected", rejects && has_elements(before().copies));
-    if (std::holds_alternative<Schedule>(command)) {
-      count_step();
-    } else if (std::holds_alternative<Update>(command)) {
-      count_update();
-    } else if (const auto ended = ended_from_outside(command, before())) {
-      count_finish(*ended);
-    } else if (const auto* reset = std::get_if<ResetPrefixCache>(&command)) {
-      count_reset(*reset);
-    }
+    if (const auto ended = ended_from_outside(command, before())) count_finish(*ended);
   }
 
- private:
-  // ---- A step is planned ----
-
-  void count_step() {
+  void count(const Schedule&) {
     add("two_steps_in_flight", !flushes_.empty());
     add("flush", *after().need_flush);
     add("preempted_priority", config().policy == SchedulingPolicy::kPriority &&
@@ -123,6 +111,51 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
     if (stores) stores_[*after().store_event] = *after().store_gpu_blocks;
   }
+
+  void count(const Update&) {
+    const bool flushes = !flushes_.empty() && flushes_.front();
+    if (!flushes_.empty()) flushes_.pop_front();
+    const bool is_under_way = std::ranges::any_of(before().copies.or_empty(), [](const Copy& copy) {
+      return copy.progress != TransferProgress::kFinished;
+    });
+    add("flush_ends_copies", flushes && is_under_way);
+    for (const CompletedJob& completed : *after().completed_jobs) {
+      std::uint32_t& num_reports = num_reports_[completed.job];
+      num_reports += completed.num_workers;
+      if (num_reports < spec().num_workers) {
+        add("late_rank");
+        continue;
+      }
+      num_reports_.erase(completed.job);
+      stores_.erase(completed.job);
+    }
+    for (const std::string& name : *after().finished_recving) {
+      const RequestState* state = find_state(before(), name);
+      add("aborted_load_freed", state && is_finished(state->status));
+    }
+    if (!has_state(after())) return;
+    for (const auto& store : stores_) {
+      const BlockId first = store.second.front();
+      const auto has_it = [&](const std::vector<BlockId>& group) { return contains(group, first); };
+      const bool is_in_a_table =
+          std::ranges::any_of(*after().tables, [&](const kv_cache::RequestBlocks& table) {
+            return std::ranges::any_of(table.blocks, has_it);
+          });
+      add("store_outlives_request", !spec().lazy_offload && !is_in_a_table);
+    }
+  }
+
+  void count(const ResetPrefixCache& command) {
+    add("reset_refused", !*after().success);
+    add("reset_of_connector", command.reset_connector);
+    add("running_reset", command.reset_running_requests && before().num_running > 0 &&
+                             has_elements(before().copies));
+    if (!has_state(before()) || !has_state(after())) return;
+    add("reset_done", *after().success && *before().keys != *after().keys);
+  }
+
+ private:
+  // ---- A step is planned ----
 
   void count_load() {
     add("load");
@@ -215,41 +248,6 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     }
   }
 
-  // ---- A step comes back ----
-
-  void count_update() {
-    const bool flushes = !flushes_.empty() && flushes_.front();
-    if (!flushes_.empty()) flushes_.pop_front();
-    const bool is_under_way = std::ranges::any_of(before().copies.or_empty(), [](const Copy& copy) {
-      return copy.progress != TransferProgress::kFinished;
-    });
-    add("flush_ends_copies", flushes && is_under_way);
-    for (const CompletedJob& completed : *after().completed_jobs) {
-      std::uint32_t& num_reports = num_reports_[completed.job];
-      num_reports += completed.num_workers;
-      if (num_reports < spec().num_workers) {
-        add("late_rank");
-        continue;
-      }
-      num_reports_.erase(completed.job);
-      stores_.erase(completed.job);
-    }
-    for (const std::string& name : *after().finished_recving) {
-      const RequestState* state = find_state(before(), name);
-      add("aborted_load_freed", state && is_finished(state->status));
-    }
-    if (!has_state(after())) return;
-    for (const auto& store : stores_) {
-      const BlockId first = store.second.front();
-      const auto has_it = [&](const std::vector<BlockId>& group) { return contains(group, first); };
-      const bool is_in_a_table =
-          std::ranges::any_of(*after().tables, [&](const kv_cache::RequestBlocks& table) {
-            return std::ranges::any_of(table.blocks, has_it);
-          });
-      add("store_outlives_request", !spec().lazy_offload && !is_in_a_table);
-    }
-  }
-
   // ---- What comes from outside ----
 
   void count_finish(const std::vector<std::string>& names) {
@@ -261,15 +259,6 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("pin_freed_by_abort",
           std::ranges::any_of(*before().pins, [&](const Pin& pin) { return pin.request == name; }));
     }
-  }
-
-  void count_reset(const ResetPrefixCache& command) {
-    add("reset_refused", !*after().success);
-    add("reset_of_connector", command.reset_connector);
-    add("running_reset", command.reset_running_requests && before().num_running > 0 &&
-                             has_elements(before().copies));
-    if (!has_state(before()) || !has_state(after())) return;
-    add("reset_done", *after().success && *before().keys != *after().keys);
   }
 
   const SimpleCPUOffloadSpec& spec() const { return *setup().simple; }
