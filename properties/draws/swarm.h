@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 #include <variant>
 
@@ -26,45 +27,49 @@ inline constexpr SwarmHabits kWildHabits = {{4, 4, 1, 16}, 16};
 /// For the actions of an engine, which makes no progress if one of them dominates.
 inline constexpr SwarmHabits kMildHabits = {{2, 2, 1, 6}, 12};
 
-/// The weights of one episode. Index: names an action; an enumeration without gaps or std::size_t.
-template <class Index, std::size_t kSize>
+/// An action and its usual weight.
+template <class Name>
+struct UsualWeight {
+  Name name;
+  std::uint32_t weight;
+};
+
+/// The weights of one episode. Actions have names: values of an enumeration, words.
+template <class Name, std::size_t kSize>
 class Swarm {
  public:
-  using Weights = std::array<std::uint32_t, kSize>;
+  using UsualWeights = std::array<UsualWeight<Name>, kSize>;
 
   /// Draws twice per action, in order: its factor, then whether it happens at all.
-  Swarm(const Weights& usual, const SwarmHabits& habits, Choices& choices) : usual_(usual) {
+  Swarm(const UsualWeights& usual, const SwarmHabits& habits, Choices& choices) : usual_(usual) {
     for (std::size_t at = 0; at < kSize; ++at) {
-      const std::uint32_t factor =
-          habits.factors[choices.below(static_cast<std::uint32_t>(habits.factors.size()))];
-      set(static_cast<Index>(at), choices.once_in(habits.off_in) ? 0 : usual[at] * factor);
+      const std::uint32_t factor = pick(choices, habits.factors);
+      set_at(at, choices.once_in(habits.off_in) ? 0 : usual[at].weight * factor);
     }
   }
 
-  std::uint32_t weight(Index index) const { return weights_[place(index)]; }
-
-  void set(Index index, std::uint32_t weight) {
-    sum_ = sum_ - weights_[place(index)] + weight;
-    weights_[place(index)] = weight;
-  }
+  std::uint32_t weight(const Name& name) const { return weights_[place(name)]; }
+  void set(const Name& name, std::uint32_t weight) { set_at(place(name), weight); }
 
   /// To at least `times` the usual weight: for actions without which nothing else happens.
-  void raise(Index index, std::uint32_t times = 1) {
-    set(index, std::max(weight(index), times * usual_[place(index)]));
+  void raise(std::initializer_list<Name> names, std::uint32_t times = 1) {
+    for (const Name& name : names) {
+      set(name, std::max(weight(name), times * usual_[place(name)].weight));
+    }
   }
 
   /// One action, by weight, in one draw. Requires: some weight is not 0.
-  Index draw(Choices& choices) const {
+  const Name& draw(Choices& choices) const {
     std::uint32_t ticket = choices.below(sum_);
     std::size_t chosen = 0;
     while (ticket >= weights_[chosen]) ticket -= weights_[chosen++];
-    return static_cast<Index>(chosen);
+    return usual_[chosen].name;
   }
 
   /// The same, but mostly draws again if the action has nothing to work on.
   template <class IsIdle>
-  Index draw_unless(IsIdle&& is_idle, Choices& choices) const {
-    Index chosen = draw(choices);
+  Name draw_unless(IsIdle&& is_idle, Choices& choices) const {
+    Name chosen = draw(choices);
     for (int tries = 0; tries < 3 && is_idle(chosen) && !choices.once_in(16); ++tries) {
       chosen = draw(choices);
     }
@@ -72,41 +77,24 @@ class Swarm {
   }
 
  private:
-  static std::size_t place(Index index) { return static_cast<std::size_t>(index); }
+  /// Requires: there is an action of that name.
+  std::size_t place(const Name& name) const {
+    const auto found = std::ranges::find(usual_, name, &UsualWeight<Name>::name);
+    return static_cast<std::size_t>(found - usual_.begin());
+  }
 
-  Weights usual_;
-  Weights weights_{};
+  void set_at(std::size_t place, std::uint32_t weight) {
+    sum_ = sum_ - weights_[place] + weight;
+    weights_[place] = weight;
+  }
+
+  UsualWeights usual_;
+  std::array<std::uint32_t, kSize> weights_{};
   std::uint32_t sum_ = 0;
 };
 
-/// A command and its usual weight.
-struct VerbWeight {
-  std::string_view verb;
-  std::uint32_t usual;
-};
-
-/// The weights of all commands of a target, by place in the variant.
+/// A swarm over all commands of a target, by their verbs.
 template <class Command>
-using VerbWeights = std::array<VerbWeight, std::variant_size_v<Command>>;
-
-/// A swarm over the commands of a target, by place in the variant.
-template <class Command>
-using VerbSwarm = Swarm<std::size_t, std::variant_size_v<Command>>;
-
-template <std::size_t kSize>
-constexpr std::array<std::uint32_t, kSize> usual_weights(
-    const std::array<VerbWeight, kSize>& verbs) {
-  std::array<std::uint32_t, kSize> weights{};
-  for (std::size_t at = 0; at < kSize; ++at) weights[at] = verbs[at].usual;
-  return weights;
-}
-
-/// The place of a command. Requires: it is there.
-template <class Alternative, std::size_t kSize>
-constexpr std::size_t index_of(const std::array<VerbWeight, kSize>& verbs) {
-  std::size_t index = 0;
-  while (verbs[index].verb != Alternative::kVerb) ++index;
-  return index;
-}
+using VerbSwarm = Swarm<std::string_view, std::variant_size_v<Command>>;
 
 }  // namespace kvfence

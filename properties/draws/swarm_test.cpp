@@ -17,7 +17,8 @@ namespace {
 
 enum class Thing : std::uint8_t { kOften, kSeldom, kNever };
 using ThingSwarm = Swarm<Thing, 3>;
-constexpr ThingSwarm::Weights kUsual = {10, 1, 0};
+constexpr ThingSwarm::UsualWeights kUsual = {
+    {{Thing::kOften, 10}, {Thing::kSeldom, 1}, {Thing::kNever, 0}}};
 constexpr SwarmHabits kHabits = {{2, 3, 5, 7}, 8};
 
 TEST(Swarm, AWeightIsTheUsualOneTimesAFactorOrNothing) {
@@ -45,12 +46,12 @@ TEST(Swarm, RaisingNeverLowers) {
   Choices choices = Choices::from_bytes({});
   ThingSwarm swarm(kUsual, kHabits, choices);
   EXPECT_EQ(swarm.weight(Thing::kOften), 20u);
-  swarm.raise(Thing::kOften);
+  swarm.raise({Thing::kOften});
   EXPECT_EQ(swarm.weight(Thing::kOften), 20u);
-  swarm.raise(Thing::kOften, 3);
+  swarm.raise({Thing::kOften}, 3);
   EXPECT_EQ(swarm.weight(Thing::kOften), 30u);
   swarm.set(Thing::kOften, 0);
-  swarm.raise(Thing::kOften);
+  swarm.raise({Thing::kOften});
   EXPECT_EQ(swarm.weight(Thing::kOften), 10u);
 }
 
@@ -87,14 +88,13 @@ struct Second {
   static constexpr std::string_view kVerb = "second";
 };
 using Command = std::variant<First, Second>;
-constexpr VerbWeights<Command> kVerbs = {{{First::kVerb, 4}, {Second::kVerb, 2}}};
-static_assert(index_of<First>(kVerbs) == 0 && index_of<Second>(kVerbs) == 1);
+constexpr VerbSwarm<Command>::UsualWeights kVerbs = {{{First::kVerb, 4}, {Second::kVerb, 2}}};
 
-TEST(Swarm, CommandsAreDrawnByTheirPlaceInTheVariant) {
+TEST(Swarm, CommandsAreDrawnByTheirVerbs) {
   Choices choices = Choices::from_bytes({});
-  const VerbSwarm<Command> swarm(usual_weights(kVerbs), kWildHabits, choices);
-  EXPECT_EQ(swarm.weight(index_of<First>(kVerbs)), 16u);
-  EXPECT_EQ(swarm.weight(index_of<Second>(kVerbs)), 8u);
+  const VerbSwarm<Command> swarm(kVerbs, kWildHabits, choices);
+  EXPECT_EQ(swarm.weight(First::kVerb), 16u);
+  EXPECT_EQ(swarm.weight(Second::kVerb), 8u);
 }
 
 }  // namespace

@@ -299,20 +299,19 @@ class Generator final : public GeneratorFor<EngineTarget> {
   Generator(const Config& config, Choices& choices, DrawsList draws)
       : picture_(config, draw_habits(config, choices), choices), draws_(std::move(draws)) {
     for (const auto& facet : draws_) facet->adjust(picture_.habits, choices);
-    std::array<std::uint32_t, kNumActionsMax> weights{};
-    auto end =
-        std::copy(picture_.habits.weights.begin(), picture_.habits.weights.end(), weights.begin());
-    for (const auto& facet : draws_) {
-      const auto own = facet->weights();
-      KVFENCE_CHECK(own.size() <= static_cast<std::size_t>(weights.end() - end),
-                    "kNumActionsMax is too small");
-      end = std::copy(own.begin(), own.end(), end);
-    }
+    ActionSwarm::UsualWeights weights{};
+    std::size_t num_actions = 0;
+    const auto append = [&](Draws* facet, std::span<const std::uint32_t> own) {
+      for (std::size_t place = 0; place < own.size(); ++place) {
+        KVFENCE_CHECK(num_actions < weights.size(), "kNumActionsMax is too small");
+        weights[num_actions++] = {{facet, place}, own[place]};
+      }
+    };
+    append(nullptr, picture_.habits.weights);
+    for (const auto& facet : draws_) append(facet.get(), facet->weights());
     swarm_.emplace(weights, kMildHabits, choices);
     // Nothing else happens without these.
-    for (const Action action : {Action::kStep, Action::kAdd}) {
-      swarm_->raise(static_cast<std::size_t>(action), 2);
-    }
+    swarm_->raise({of_any_engine(Action::kStep), of_any_engine(Action::kAdd)}, 2);
     skips_gpu_cache_ = config.groups.size() > 1 && config.has_connector() &&
                        !config.is_scripted() && !config.external_blocks_after_hits.value_or(false);
   }
@@ -345,7 +344,18 @@ class Generator final : public GeneratorFor<EngineTarget> {
   }
 
  private:
-  static constexpr std::size_t kNumActionsMax = 32;  ///< with those of facets
+  /// One of the weights of a facet, by place. Of no facet: an Action, which every engine has.
+  struct FacetAction {
+    Draws* facet = nullptr;
+    std::size_t place = 0;
+
+    friend bool operator==(const FacetAction&, const FacetAction&) = default;
+  };
+  static FacetAction of_any_engine(Action action) {
+    return {nullptr, static_cast<std::size_t>(action)};
+  }
+  static constexpr std::size_t kNumActionsMax = 32;
+  using ActionSwarm = Swarm<FacetAction, kNumActionsMax>;
   /// Commands per engine before the reset at the end of a tail, and after it.
   static constexpr std::uint32_t kStepsOfTail = 12;
 
@@ -387,22 +397,12 @@ class Generator final : public GeneratorFor<EngineTarget> {
       const bool is_paused = picture_.of(role).pause_state != PauseState::kUnpaused;
       if (is_paused && choices.once_in(4)) return SetPauseState{role};
     }
-    std::size_t action = swarm_->draw(choices);
-    if (picture_.engine().num_live() == 0 && choices.once_in(2)) {
-      action = static_cast<std::size_t>(Action::kAdd);
-    }
-    if (action < kNumActions) return act(static_cast<Action>(action), choices);
-    std::size_t place = action - kNumActions;
-    for (const auto& facet : draws_) {
-      const std::size_t num_own = facet->weights().size();
-      if (place >= num_own) {
-        place -= num_own;
-        continue;
-      }
-      if (auto command = facet->act(place, picture_, choices)) return *std::move(command);
-      break;
-    }
-    return step(picture_.draw_engine(choices), choices);
+    FacetAction action = swarm_->draw(choices);
+    const bool is_idle = picture_.engine().num_live() == 0;
+    if (is_idle && choices.once_in(2)) action = of_any_engine(Action::kAdd);
+    if (!action.facet) return act(static_cast<Action>(action.place), choices);
+    auto command = action.facet->act(action.place, picture_, choices);
+    return command ? *std::move(command) : step(picture_.draw_engine(choices), choices);
   }
 
   /// Steps of the engines in turn until no request is left, and some more. Then the caches are
@@ -568,7 +568,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
 
   Picture picture_;
   DrawsList draws_;
-  std::optional<Swarm<std::size_t, kNumActionsMax>> swarm_;
+  std::optional<ActionSwarm> swarm_;
   bool skips_gpu_cache_ = false;  ///< several groups under a connector that loads
   std::uint32_t burst_left_ = 0;
   EngineRole burst_at_ = EngineRole::kProducer;

@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t kHuge = 0xFFFF'FFFF;  // where sums and products wrap around
 
 /// The usual weight of each command.
-constexpr VerbWeights<Command> kWeights = {{
+constexpr VerbSwarm<Command>::UsualWeights kWeights = {{
     {Get::kVerb, 3},
     {Insert::kVerb, 14},
     {Remove::kVerb, 2},
@@ -43,13 +43,9 @@ class Generator final : public GeneratorFor<EvictionTarget> {
  public:
   /// Draws the weights of this episode.
   Generator(const Config& config, Choices& choices)
-      : capacity_(config.capacity),
-        swarm_(usual_weights(kWeights), kWildHabits, choices),
-        keys_(config.capacity) {
+      : capacity_(config.capacity), swarm_(kWeights, kWildHabits, choices), keys_(config.capacity) {
     // Without blocks that are ready nothing else happens.
-    for (std::size_t index : {index_of<Insert>(kWeights), index_of<MakeReady>(kWeights)}) {
-      swarm_.raise(index);
-    }
+    swarm_.raise({Insert::kVerb, MakeReady::kVerb});
   }
 
   /// The next command, given what a policy shows.
@@ -58,9 +54,8 @@ class Generator final : public GeneratorFor<EvictionTarget> {
     if (choices.once_in(kClearOnceIn)) return Clear{};
     if (hot_left_ == 0 && choices.once_in(kHotOnceIn)) hot_left_ = kHotCommands;
     if (hot_left_ > 0 && !choices.once_in(16)) return touch_hot_key(choices);
-    const std::size_t chosen =
-        swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
-    return draw(choices, chosen);
+    const auto is_without_work = [this](std::string_view verb) { return is_idle(verb); };
+    return draw(choices, swarm_.draw_unless(is_without_work, choices));
   }
 
   std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
@@ -74,8 +69,7 @@ class Generator final : public GeneratorFor<EvictionTarget> {
 
  private:
   /// Whether the command would have nothing to work on.
-  bool is_idle(std::size_t chosen) const {
-    const std::string_view verb = kWeights[chosen].verb;
+  bool is_idle(std::string_view verb) const {
     if (verb == Insert::kVerb) return keys_.held().size() >= capacity_;
     if (verb == MakeReady::kVerb) return keys_.writing().empty();
     if (verb == Acquire::kVerb || verb == Evict::kVerb) return keys_.ready().empty();
@@ -83,8 +77,7 @@ class Generator final : public GeneratorFor<EvictionTarget> {
     return keys_.held().empty() && verb != Touch::kVerb;
   }
 
-  Command draw(Choices& choices, std::size_t chosen) {
-    const std::string_view verb = kWeights[chosen].verb;
+  Command draw(Choices& choices, std::string_view verb) {
     if (verb == Get::kVerb) return Get{keys_.any(choices)};
     if (verb == Insert::kVerb) return Insert{keys_.absent(choices), choices.below(capacity_ + 1)};
     if (verb == Remove::kVerb) return Remove{keys_.one_of(keys_.held(), choices)};

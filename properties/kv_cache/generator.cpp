@@ -153,25 +153,45 @@ bool is_valid(const Config& config) {
   return static_cast<bool>(KVCacheTarget::prepare(config, {}, {}));
 }
 
-/// The usual weight of each action.
-constexpr std::array<std::uint32_t, 16> kUsualWeights = {
-    8,   // kDeclare
-    24,  // kAdmit
-    48,  // kRun
-    6,   // kFinish
-    4,   // kPreempt
-    10,  // kStepStarts
-    4,   // kLookUp
-    3,   // kRemoveSkipped
-    2,   // kCacheBlocks
-    2,   // kEvict
-    1,   // kReset
-    2,   // kCommonPrefix
-    2,   // kTakeNewBlocks
-    5,   // kTakeEvents
-    2,   // kTakeStats
-    2,   // kCanFit
+/// What may happen next to a request or to the whole cache.
+enum class Action : std::uint8_t {
+  kDeclare,
+  kAdmit,
+  kRun,
+  kFinish,
+  kPreempt,
+  kStepStarts,
+  kLookUp,
+  kRemoveSkipped,
+  kCacheBlocks,
+  kEvict,
+  kReset,
+  kCommonPrefix,
+  kTakeNewBlocks,
+  kTakeEvents,
+  kTakeStats,
+  kCanFit,
 };
+
+using ActionSwarm = Swarm<Action, static_cast<std::size_t>(Action::kCanFit) + 1>;
+constexpr ActionSwarm::UsualWeights kUsualWeights = {{
+    {Action::kDeclare, 8},
+    {Action::kAdmit, 24},
+    {Action::kRun, 48},
+    {Action::kFinish, 6},
+    {Action::kPreempt, 4},
+    {Action::kStepStarts, 10},
+    {Action::kLookUp, 4},
+    {Action::kRemoveSkipped, 3},
+    {Action::kCacheBlocks, 2},
+    {Action::kEvict, 2},
+    {Action::kReset, 1},
+    {Action::kCommonPrefix, 2},
+    {Action::kTakeNewBlocks, 2},
+    {Action::kTakeEvents, 5},
+    {Action::kTakeStats, 2},
+    {Action::kCanFit, 2},
+}};
 
 class Generator final : public GeneratorFor<KVCacheTarget> {
  public:
@@ -187,7 +207,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
       has_cross_ = has_cross_ || spec.kind == KVCacheSpecKind::kCrossAttention;
     }
     // Without these nothing else happens.
-    for (Action action : {Action::kDeclare, Action::kAdmit, Action::kRun}) swarm_.raise(action);
+    swarm_.raise({Action::kDeclare, Action::kAdmit, Action::kRun});
     live_max_ = 2 + choices.below(4);
     chunk_max_ = choices.once_in(3) ? 1 + choices.below(2 * unit_) : 4 * unit_ + choices.below(32);
     num_drafts_ = choices.once_in(2) ? choices.below(4) : 0;
@@ -223,27 +243,6 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   }
 
  private:
-  /// What may happen next to a request or to the whole cache.
-  enum class Action : std::uint8_t {
-    kDeclare,
-    kAdmit,
-    kRun,
-    kFinish,
-    kPreempt,
-    kStepStarts,
-    kLookUp,
-    kRemoveSkipped,
-    kCacheBlocks,
-    kEvict,
-    kReset,
-    kCommonPrefix,
-    kTakeNewBlocks,
-    kTakeEvents,
-    kTakeStats,
-    kCanFit,
-  };
-  static constexpr std::size_t kNumActions = static_cast<std::size_t>(Action::kCanFit) + 1;
-
   /// The progress of a request, as far as the answers show. By index of declaration.
   struct Progress {
     bool is_allocated = false;
@@ -566,7 +565,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   Rules rules_;
   bool has_cross_ = false;
   std::uint32_t unit_ = 1;  ///< tokens: the groups' common block size
-  Swarm<Action, kNumActions> swarm_;
+  ActionSwarm swarm_;
   TokenDraws tokens_;
   std::uint32_t live_max_ = 1;
   std::uint32_t chunk_max_ = 1;    ///< tokens that one allocation asks for at most

@@ -23,7 +23,7 @@ using Keys = std::vector<std::uint32_t>;
 constexpr std::size_t kLookedUpMax = 6;
 
 /// The usual weight of each command.
-constexpr VerbWeights<Command> kWeights = {{
+constexpr VerbSwarm<Command>::UsualWeights kWeights = {{
     {Lookup::kVerb, 8},
     {LookupKey::kVerb, 8},
     {Touch::kVerb, 10},
@@ -43,18 +43,12 @@ class Generator final : public GeneratorFor<OffloadTarget> {
   Generator(const Config& config, Choices& choices)
       : rules_(make_offloading_manager_config(config)->rules),
         has_filter_(config.store_threshold >= 2),
-        swarm_(usual_weights(kWeights), kWildHabits, choices),
+        swarm_(kWeights, kWildHabits, choices),
         keys_(config.capacity) {
     // Nothing else happens without ready blocks, and a filter stores none without lookups.
-    const std::size_t lookup =
-        rules_.lookup_by_key ? index_of<LookupKey>(kWeights) : index_of<Lookup>(kWeights);
-    const std::size_t other =
-        rules_.lookup_by_key ? index_of<Lookup>(kWeights) : index_of<LookupKey>(kWeights);
-    swarm_.set(other, 1);
-    for (std::size_t index :
-         {lookup, index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights)}) {
-      swarm_.raise(index, 2);
-    }
+    const std::string_view lookup = rules_.lookup_by_key ? LookupKey::kVerb : Lookup::kVerb;
+    swarm_.set(rules_.lookup_by_key ? Lookup::kVerb : LookupKey::kVerb, 1);
+    swarm_.raise({lookup, PrepareStore::kVerb, CompleteStore::kVerb}, 2);
     if (has_filter_) swarm_.set(lookup, 2 * swarm_.weight(lookup));
   }
 
@@ -62,9 +56,8 @@ class Generator final : public GeneratorFor<OffloadTarget> {
   Command next(Choices& choices, const Observation& now, const World& /*world*/) override {
     keys_.see(now);
     if (choices.once_in(kResetOnceIn)) return ResetCache{};
-    const std::size_t chosen =
-        swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
-    return draw(choices, chosen);
+    const auto is_without_work = [this](std::string_view verb) { return is_idle(verb); };
+    return draw(choices, swarm_.draw_unless(is_without_work, choices));
   }
 
   std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
@@ -76,16 +69,14 @@ class Generator final : public GeneratorFor<OffloadTarget> {
 
  private:
   /// Whether the command would have nothing to work on.
-  bool is_idle(std::size_t chosen) const {
-    const std::string_view verb = kWeights[chosen].verb;
+  bool is_idle(std::string_view verb) const {
     if (verb == PrepareLoad::kVerb) return keys_.ready().empty();
     if (verb == CompleteLoad::kVerb) return keys_.reading().empty();
     if (verb == CompleteStore::kVerb) return keys_.writing().empty();
     return verb == Touch::kVerb && keys_.held().empty();
   }
 
-  Command draw(Choices& choices, std::size_t chosen) {
-    const std::string_view verb = kWeights[chosen].verb;
+  Command draw(Choices& choices, std::string_view verb) {
     const auto look_up = [&](std::uint32_t key) {
       looked_up_.push_back(key);
       if (looked_up_.size() > kLookedUpMax) looked_up_.erase(looked_up_.begin());

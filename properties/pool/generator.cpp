@@ -30,7 +30,7 @@ bool has_request(const World& world) {
 }
 
 /// The usual weight of each command.
-constexpr VerbWeights<Command> kWeights = {{
+constexpr VerbSwarm<Command>::UsualWeights kWeights = {{
     {DeclareRequest::kVerb, 3},
     {AppendTokens::kVerb, 1},
     {GetNewBlocks::kVerb, 12},
@@ -49,26 +49,23 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
   Generator(const Config& config, Choices& choices)
       : config_(config),
         rules_(make_block_pool_config(config)->rules),
-        swarm_(usual_weights(kWeights), kWildHabits, choices),
+        swarm_(kWeights, kWildHabits, choices),
         tokens_(choices) {
     // Without requests and blocks nothing else happens.
-    for (std::size_t index :
-         {index_of<DeclareRequest>(kWeights), index_of<GetNewBlocks>(kWeights)}) {
-      swarm_.raise(index);
-    }
+    swarm_.raise({DeclareRequest::kVerb, GetNewBlocks::kVerb});
   }
 
   /// The next command, given what a pool shows and which requests there are.
   Command next(Choices& choices, const Observation& now, const World& world) override {
     see(now);
-    std::size_t chosen = swarm_.draw(choices);
+    std::string_view verb = swarm_.draw(choices);
     // Mostly draws again if the command has nothing to work on.
-    for (int tries = 0; tries < 3 && !choices.once_in(16) && is_idle(chosen, now, world); ++tries) {
-      chosen = swarm_.draw(choices);
+    for (int tries = 0; tries < 3 && !choices.once_in(16) && is_idle(verb, now, world); ++tries) {
+      verb = swarm_.draw(choices);
     }
     // Mostly takes what a lookup found.
-    if (now.hit.has_value() && *now.hit && !choices.once_in(3)) chosen = index_of<Touch>(kWeights);
-    return Draft(*this, choices, now, world).draw(kWeights[chosen].verb);
+    if (now.hit.has_value() && *now.hit && !choices.once_in(3)) verb = Touch::kVerb;
+    return Draft(*this, choices, now, world).draw(verb);
   }
 
   std::optional<Command> next_of_tail(const Observation& now, const World& /*world*/) override {
@@ -284,8 +281,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
   };
 
   /// Whether the command would have nothing to work on.
-  bool is_idle(std::size_t chosen, const Observation& now, const World& world) const {
-    const std::string_view verb = kWeights[chosen].verb;
+  bool is_idle(std::string_view verb, const Observation& now, const World& world) const {
     if (verb == GetNewBlocks::kVerb) return now.num_free_blocks == 0;
     if (verb == Touch::kVerb) return held_.empty() && cached_.empty();
     if (verb == FreeBlocks::kVerb) return held_.empty();

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -32,7 +31,7 @@ namespace {
 constexpr std::size_t kRecentMax = 6;
 
 /// The usual weight of each command.
-constexpr VerbWeights<Command> kWeights = {{
+constexpr VerbSwarm<Command>::UsualWeights kWeights = {{
     {Lookup::kVerb, 16},        {Touch::kVerb, 4},
     {PrepareLoad::kVerb, 5},    {CompleteLoad::kVerb, 5},
     {PrepareStore::kVerb, 12},  {CompleteStore::kVerb, 12},
@@ -73,19 +72,17 @@ class Generator final : public GeneratorFor<TieringTarget> {
   Generator(const Config& config, Choices& choices)
       : num_tiers_(config.num_tiers),
         file_tiers_(config.file_tiers),
-        swarm_(usual_weights(kWeights), kWildHabits, choices),
+        swarm_(kWeights, kWildHabits, choices),
         ends_jobs_(!choices.once_in(4)),
         keys_(config.capacity) {
     // Nothing else happens without ready blocks and jobs that end.
-    for (std::size_t index : {index_of<PrepareStore>(kWeights), index_of<CompleteStore>(kWeights),
-                              index_of<OnScheduleEnd>(kWeights), index_of<TierFinish>(kWeights)}) {
-      swarm_.raise(index, 2);
-    }
+    swarm_.raise(
+        {PrepareStore::kVerb, CompleteStore::kVerb, OnScheduleEnd::kVerb, TierFinish::kVerb}, 2);
     // Some episodes leave files alone; without file tiers most do.
-    for (std::size_t index = 0; index < std::size(kWeights); ++index) {
-      if (!is_of_files(kWeights[index].verb)) continue;
-      if (file_tiers_.empty()) swarm_.set(index, choices.once_in(4) ? 1 : 0);
-      if (!file_tiers_.empty() && choices.once_in(6)) swarm_.set(index, 0);
+    for (const auto& [verb, weight] : kWeights) {
+      if (!is_of_files(verb)) continue;
+      if (file_tiers_.empty()) swarm_.set(verb, choices.once_in(4) ? 1 : 0);
+      if (!file_tiers_.empty() && choices.once_in(6)) swarm_.set(verb, 0);
     }
   }
 
@@ -95,9 +92,8 @@ class Generator final : public GeneratorFor<TieringTarget> {
     if (choices.once_in(kResetOnceIn)) return ResetCache{};
     if (ends_jobs_ && jobs_.size() >= kManyJobs && choices.once_in(3)) return draw_finish(choices);
     if (is_to_open_ && choices.once_in(8)) return draw_restart(choices);
-    const std::size_t chosen =
-        swarm_.draw_unless([this](std::size_t index) { return is_idle(index); }, choices);
-    return draw(choices, chosen);
+    const auto is_without_work = [this](std::string_view verb) { return is_idle(verb); };
+    return draw(choices, swarm_.draw_unless(is_without_work, choices));
   }
 
   /// Jobs succeed, stores and loads complete, requests finish; then caches are reset.
@@ -185,8 +181,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
   }
 
   /// Whether the command would have nothing to work on.
-  bool is_idle(std::size_t chosen) const {
-    const std::string_view verb = kWeights[chosen].verb;
+  bool is_idle(std::string_view verb) const {
     if (verb == PrepareLoad::kVerb) return keys_.ready().empty();
     if (verb == CompleteLoad::kVerb) return loading_.empty();
     if (verb == CompleteStore::kVerb) return storing_.empty();
@@ -198,8 +193,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     return verb == Touch::kVerb && keys_.held().empty();
   }
 
-  Command draw(Choices& choices, std::size_t chosen) {
-    const std::string_view verb = kWeights[chosen].verb;
+  Command draw(Choices& choices, std::string_view verb) {
     if (verb == Lookup::kVerb) {
       const std::uint32_t key = draw_key_to_look_up(choices);
       remember(looked_up_, key);

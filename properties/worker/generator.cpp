@@ -20,7 +20,7 @@ namespace kvfence::worker {
 namespace {
 
 /// The usual weight of each command.
-constexpr VerbWeights<Command> kWeights = {{
+constexpr VerbSwarm<Command>::UsualWeights kWeights = {{
     {GetFinished::kVerb, 10},
     {TransferAsync::kVerb, 16},
     {StartKVTransfers::kVerb, 8},
@@ -52,16 +52,13 @@ class Generator final : public GeneratorFor<WorkerTarget> {
  public:
   /// Draws the weights of this episode.
   Generator(const Config& config, Choices& choices)
-      : config_(config), swarm_(usual_weights(kWeights), kWildHabits, choices) {
+      : config_(config), swarm_(kWeights, kWildHabits, choices) {
     // Nothing else happens without transfers that run and forwards that fill blocks.
-    for (std::size_t index : {index_of<TransferAsync>(kWeights), index_of<Advance>(kWeights),
-                              index_of<Forward>(kWeights), index_of<GetFinished>(kWeights)}) {
-      swarm_.raise(index);
-    }
+    swarm_.raise({TransferAsync::kVerb, Advance::kVerb, Forward::kVerb, GetFinished::kVerb});
     // A free device makes progress by itself, and a poll ends all that is in flight.
     if (!config.is_commanded()) {
-      swarm_.set(index_of<Advance>(kWeights), 8);
-      swarm_.set(index_of<GetFinished>(kWeights), 5);
+      swarm_.set(Advance::kVerb, 8);
+      swarm_.set(GetFinished::kVerb, 5);
     }
   }
 
@@ -107,8 +104,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     }
   }
 
-  Command draw(Choices& choices, std::size_t chosen) {
-    const std::string_view verb = kWeights[chosen].verb;
+  Command draw(Choices& choices, std::string_view verb) {
     if (verb == TransferAsync::kVerb) return draw_transfer(choices);
     if (verb == StartKVTransfers::kVerb) return StartKVTransfers{};
     if (verb == Forward::kVerb) return draw_forward(choices);

@@ -51,7 +51,7 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
  public:
   using GoalCounter::GoalCounter;
 
-  void count(const Command& command) {
+  void count_accepted(const Command& command) {
     const bool rejects = drafts_.rejects(command, after());
     if (setup().is_pair()) return count_of_pair(command, rejects);
     progress_.take_in(command, after());
