@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <unordered_set>
 #include <vector>
 
@@ -18,7 +17,21 @@
 namespace kvfence {
 namespace {
 
+using NumberList = std::vector<std::uint32_t>;
+using NameList = std::vector<std::string>;
+
 // ---- The parts of a scenario ----
+
+/// The members of an object that have that type and domain.
+template <class T>
+std::vector<T*> members_of(const DeclaredObject& object, Domain domain) {
+  std::vector<T*> found;
+  for (std::size_t index = 0; index < object.size(); ++index) {
+    T* const member = get_if<T>(object[index]);
+    if (member && object[index].domain() == domain) found.push_back(member);
+  }
+  return found;
+}
 
 // Visitors of all numbers, lists and names of a scenario, for changes in several commands at once.
 // In each, step counts from 1; 0 is the configuration. The members of the configuration come first,
@@ -64,12 +77,10 @@ void for_each_member(const Scenario& scenario,
 }
 
 /// Lists of numbers.
-void for_each_list(
-    const Scenario& scenario,
-    const std::function<void(std::vector<std::uint32_t>& list, Domain, std::size_t step)>& visit) {
+void for_each_list(const Scenario& scenario,
+                   const std::function<void(NumberList& list, Domain, std::size_t step)>& visit) {
   for_each_member(scenario, [&](const MemberRef& member, std::size_t step) {
-    if (auto* list = get_if<std::vector<std::uint32_t>>(member))
-      visit(*list, member.domain(), step);
+    if (auto* list = get_if<NumberList>(member)) visit(*list, member.domain(), step);
   });
 }
 
@@ -83,7 +94,7 @@ void for_each_number(
       visit(*number, domain, step);
     } else if (auto* maybe = get_if<std::optional<std::uint32_t>>(member)) {
       if (*maybe) visit(**maybe, domain, step);
-    } else if (auto* list = get_if<std::vector<std::uint32_t>>(member)) {
+    } else if (auto* list = get_if<NumberList>(member)) {
       for (std::uint32_t& element : *list) visit(element, domain, step);
     } else if (member.elements().empty()) {
       visit_numbers_of_value(member, [&](std::uint32_t& found) { visit(found, domain, step); });
@@ -97,7 +108,7 @@ void for_each_request(const Scenario& scenario,
   for_each_member(scenario, [&](const MemberRef& member, std::size_t step) {
     if (auto* name = get_if<std::string>(member)) {
       if (member.domain() == Domain::kRequest) visit(*name, step);
-    } else if (auto* names = get_if<std::vector<std::string>>(member)) {
+    } else if (auto* names = get_if<NameList>(member)) {
       if (member.domain() != Domain::kRequests) return;
       for (std::string& each : *names) visit(each, step);
     }
@@ -113,10 +124,7 @@ struct ScenarioSize {
   std::size_t num_characters = 0;  ///< of the members that are not at their default
   std::string text;                ///< a tie-break: 0 before 9, A before B
 
-  friend bool operator<(const ScenarioSize& a, const ScenarioSize& b) {
-    return std::tie(a.num_commands, a.num_characters, a.text) <
-           std::tie(b.num_commands, b.num_characters, b.text);
-  }
+  friend auto operator<=>(const ScenarioSize&, const ScenarioSize&) = default;
 };
 
 std::size_t num_characters(const DeclaredObject& object) {
@@ -281,7 +289,7 @@ class Shrinker {
   /// Drops a request together with its jobs: the numbers of later jobs count them, so no command can
   /// be removed alone.
   bool drop_one_request_with_jobs() {
-    const std::vector<std::uint32_t> firsts = first_jobs();
+    const NumberList firsts = first_jobs();
     if (firsts.empty()) return false;
     std::set<std::string> names;
     for_each_request(best_, [&](const std::string& name, std::size_t) { names.insert(name); });
@@ -299,7 +307,7 @@ class Shrinker {
   }
 
   /// The named jobs, and those just before a named one, which may not be named themselves.
-  std::vector<std::uint32_t> first_jobs() const {
+  NumberList first_jobs() const {
     std::set<std::uint32_t> firsts;
     for (const std::uint32_t number : distinct_values({Domain::kNumber})) {
       for (std::uint32_t back = 0; back <= std::min(number, kJobsMax); ++back) {
@@ -331,16 +339,10 @@ class Shrinker {
   }
 
   static bool is_about(const DeclaredObject& command, const std::string& request) {
-    for (std::size_t index = 0; index < command.size(); ++index) {
-      const MemberRef member = command[index];
-      if (const auto* name = get_if<std::string>(member)) {
-        if (member.domain() == Domain::kRequest && *name == request) return true;
-      } else if (const auto* names = get_if<std::vector<std::string>>(member)) {
-        const bool is_list = member.domain() == Domain::kRequests;
-        if (is_list && names->size() == 1 && names->front() == request) return true;
-      }
-    }
-    return false;
+    const auto names_it = [&](const std::string* name) { return *name == request; };
+    const auto lists_it_alone = [&](const NameList* names) { return *names == NameList{request}; };
+    return std::ranges::any_of(members_of<std::string>(command, Domain::kRequest), names_it) ||
+           std::ranges::any_of(members_of<NameList>(command, Domain::kRequests), lists_it_alone);
   }
 
   /// Simplifies each member of the configuration, or of a step's command.
@@ -456,36 +458,29 @@ class Shrinker {
   /// False if such a command lists no keys. Requires: both are of the same kind.
   static bool append_keys(const DeclaredObject& target, const DeclaredObject& source,
                           bool to_the_front) {
-    bool lists_keys = false;
-    for (std::size_t index = 0; index < target.size(); ++index) {
-      const Domain domain = target[index].domain();
-      if (auto* list = get_if<std::vector<std::uint32_t>>(target[index])) {
-        if (domain != Domain::kKeys) continue;
-        lists_keys = true;
-        const auto& other = *get_if<std::vector<std::uint32_t>>(source[index]);
-        list->insert(to_the_front ? list->begin() : list->end(), other.begin(), other.end());
-      } else if (auto* number = get_if<std::uint32_t>(target[index])) {
-        if (domain == Domain::kCount) *number += *get_if<std::uint32_t>(source[index]);
-      }
+    const auto lists = members_of<NumberList>(target, Domain::kKeys);
+    const auto others = members_of<NumberList>(source, Domain::kKeys);
+    for (std::size_t at = 0; at < lists.size(); ++at) {
+      NumberList& list = *lists[at];
+      list.insert(to_the_front ? list.begin() : list.end(), others[at]->begin(), others[at]->end());
     }
-    return lists_keys;
+    const auto counts = members_of<std::uint32_t>(target, Domain::kCount);
+    const auto other_counts = members_of<std::uint32_t>(source, Domain::kCount);
+    for (std::size_t at = 0; at < counts.size(); ++at) *counts[at] += *other_counts[at];
+    return !lists.empty();
   }
 
   struct Tokens {
     std::string request;
-    std::vector<std::uint32_t>* list = nullptr;  ///< null if the command has none
+    NumberList* list = nullptr;  ///< null if the command has none
   };
 
   static Tokens tokens_of(const DeclaredObject& command) {
     Tokens found;
-    for (std::size_t index = 0; index < command.size(); ++index) {
-      const MemberRef member = command[index];
-      if (const auto* name = get_if<std::string>(member)) {
-        if (member.domain() == Domain::kRequest) found.request = *name;
-      } else if (auto* list = get_if<std::vector<std::uint32_t>>(member)) {
-        if (member.domain() == Domain::kTokens) found.list = list;
-      }
+    for (const auto* name : members_of<std::string>(command, Domain::kRequest)) {
+      found.request = *name;
     }
+    for (NumberList* list : members_of<NumberList>(command, Domain::kTokens)) found.list = list;
     return found;
   }
 
@@ -494,11 +489,8 @@ class Shrinker {
     for (std::size_t step = 0; step < num_steps(); ++step) {
       std::size_t longest = 0;
       const DeclaredObject command = best_.steps[step].command.declared();
-      for (std::size_t index = 0; index < command.size(); ++index) {
-        const auto* list = get_if<std::vector<std::uint32_t>>(command[index]);
-        if (list && command[index].domain() == Domain::kBlocks) {
-          longest = std::max(longest, list->size());
-        }
+      for (const NumberList* list : members_of<NumberList>(command, Domain::kBlocks)) {
+        longest = std::max(longest, list->size());
       }
       simplify::remove_chunks(longest, [&](std::size_t begin, std::size_t end) {
         return attempt([&](Edited& scenario) {
@@ -509,17 +501,16 @@ class Shrinker {
   }
 
   static void remove_blocks(const DeclaredObject& command, std::size_t begin, std::size_t end) {
-    for (std::size_t index = 0; index < command.size(); ++index) {
-      const MemberRef member = command[index];
-      const Domain domain = member.domain();
-      if (auto* list = get_if<std::vector<std::uint32_t>>(member)) {
-        if (domain == Domain::kBlocks) erase_range(*list, begin, end);
-      } else if (auto* mask = get_if<std::optional<std::vector<bool>>>(member)) {
-        if (domain == Domain::kMask && *mask) erase_range(**mask, begin, end);
-      } else if (auto* number = get_if<std::uint32_t>(member)) {
-        if (domain != Domain::kBlockCount || *number <= begin) continue;
-        *number -= static_cast<std::uint32_t>(std::min<std::size_t>(*number, end) - begin);
-      }
+    using Mask = std::optional<std::vector<bool>>;
+    for (NumberList* list : members_of<NumberList>(command, Domain::kBlocks)) {
+      erase_range(*list, begin, end);
+    }
+    for (Mask* mask : members_of<Mask>(command, Domain::kMask)) {
+      if (*mask) erase_range(**mask, begin, end);
+    }
+    for (std::uint32_t* count : members_of<std::uint32_t>(command, Domain::kBlockCount)) {
+      if (*count <= begin) continue;
+      *count -= static_cast<std::uint32_t>(std::min<std::size_t>(*count, end) - begin);
     }
   }
 
@@ -540,24 +531,20 @@ class Shrinker {
             {Domain::kBlockSize, Domain::kPlain}};
   }
 
-  static bool is_in(const std::vector<Domain>& domains, Domain domain) {
-    return contains(domains, domain);
-  }
-
-  std::vector<std::uint32_t> distinct_values(const std::vector<Domain>& domains) const {
+  NumberList distinct_values(const std::vector<Domain>& domains) const {
     std::set<std::uint32_t> values;
     for_each_number(best_, [&](std::uint32_t number, Domain domain, std::size_t) {
-      if (is_in(domains, domain)) values.insert(number);
+      if (contains(domains, domain)) values.insert(number);
     });
     return {values.begin(), values.end()};
   }
 
   /// Edits every list of these domains.
   bool attempt_on_lists(const std::vector<Domain>& domains,
-                        const std::function<void(std::vector<std::uint32_t>&)>& edit) {
+                        const std::function<void(NumberList&)>& edit) {
     return attempt([&](Edited& scenario) {
-      for_each_list(scenario, [&](std::vector<std::uint32_t>& list, Domain domain, std::size_t) {
-        if (is_in(domains, domain)) edit(list);
+      for_each_list(scenario, [&](NumberList& list, Domain domain, std::size_t) {
+        if (contains(domains, domain)) edit(list);
       });
     });
   }
@@ -565,30 +552,29 @@ class Shrinker {
   /// For lists that have to stay equal: removes a value, or the element at one index, from all.
   void shorten_lists(const std::vector<Domain>& domains) {
     for (std::uint32_t value : distinct_values(domains)) {
-      attempt_on_lists(domains, [&](std::vector<std::uint32_t>& list) { std::erase(list, value); });
+      attempt_on_lists(domains, [&](NumberList& list) { std::erase(list, value); });
     }
     std::size_t longest = 0;
-    for_each_list(best_, [&](const std::vector<std::uint32_t>& list, Domain domain, std::size_t) {
-      if (is_in(domains, domain)) longest = std::max(longest, list.size());
+    for_each_list(best_, [&](const NumberList& list, Domain domain, std::size_t) {
+      if (contains(domains, domain)) longest = std::max(longest, list.size());
     });
     simplify::remove_chunks(longest, [&](std::size_t begin, std::size_t end) {
-      return attempt_on_lists(
-          domains, [&](std::vector<std::uint32_t>& list) { erase_range(list, begin, end); });
+      return attempt_on_lists(domains, [&](NumberList& list) { erase_range(list, begin, end); });
     });
   }
 
   /// Replaces a value by a smaller one in all commands at once.
   void replace_values(const std::vector<Domain>& domains) {
-    const std::vector<std::uint32_t> values = distinct_values(domains);
+    const NumberList values = distinct_values(domains);
     attempt([&](Edited& scenario) {
       for_each_number(scenario, [&](std::uint32_t& number, Domain domain, std::size_t) {
-        if (is_in(domains, domain)) number = 0;
+        if (contains(domains, domain)) number = 0;
       });
     });
     for (std::size_t rank = values.size(); rank-- > 0;) {
       const std::uint32_t from = values[rank];
       // Merging comes before renumbering; a value's rank is where renumbering ends.
-      std::vector<std::uint32_t> targets{0};
+      NumberList targets{0};
       if (values.size() <= kMergeValuesMax) {
         targets.insert(targets.end(), values.begin(),
                        values.begin() + static_cast<std::ptrdiff_t>(rank));
@@ -605,7 +591,7 @@ class Shrinker {
   static void replace(Edited& scenario, const std::vector<Domain>& domains, std::uint32_t from,
                       std::uint32_t to) {
     for_each_number(scenario, [&](std::uint32_t& number, Domain domain, std::size_t) {
-      if (is_in(domains, domain) && number == from) number = to;
+      if (contains(domains, domain) && number == from) number = to;
     });
   }
 
@@ -645,6 +631,16 @@ class Shrinker {
     });
   }
 
+  /// Lowers as above, and removes the commands from `begin` to `end`.
+  bool attempt_lower(const std::vector<std::size_t>& ordinals, std::uint32_t by,
+                     std::optional<std::uint32_t> first_block, std::size_t begin = 0,
+                     std::size_t end = 0) {
+    return attempt([&](Edited& scenario) {
+      lower(scenario, ordinals, by, first_block);
+      erase(scenario, begin, end);
+    });
+  }
+
   using ShiftStarts = std::vector<std::optional<std::uint32_t>>;
 
   /// Adds the block ids from which a shift makes a difference.
@@ -669,11 +665,8 @@ class Shrinker {
     for (const Count& count : counts()) {
       if (count.step == 0) continue;
       for (const auto& start : shift_starts()) {
-        const bool dropped = attempt([&](Edited& scenario) {
-          lower(scenario, {}, count.value, start);
-          erase(scenario, count.step - 1, count.step);
-        });
-        if (dropped || lower_together({count.ordinal}, count.value, start)) return true;
+        if (attempt_lower({}, count.value, start, count.step - 1, count.step)) return true;
+        if (lower_together({count.ordinal}, count.value, start)) return true;
       }
     }
     return false;
@@ -720,21 +713,17 @@ class Shrinker {
       if (count.step > end) break;
       for (auto amount = static_cast<std::uint32_t>(by); amount > 0; amount /= 2) {
         if (count.value < amount) continue;
-        const bool shortened = attempt([&](Edited& scenario) {
-          lower(scenario, {count.ordinal}, amount, start);
-          erase(scenario, begin, end);
-        });
-        if (shortened) return true;
+        if (attempt_lower({count.ordinal}, amount, start, begin, end)) return true;
       }
     }
     std::size_t num_lists = 0;
-    for_each_list(best_, [&](const std::vector<std::uint32_t>&, Domain, std::size_t step) {
+    for_each_list(best_, [&](const NumberList&, Domain, std::size_t step) {
       if (step <= end) ++num_lists;
     });
     for (std::size_t chosen = 0; chosen < num_lists; ++chosen) {
       const bool shortened = attempt([&](Edited& scenario) {
         std::size_t at = 0;
-        for_each_list(scenario, [&](std::vector<std::uint32_t>& list, Domain, std::size_t) {
+        for_each_list(scenario, [&](NumberList& list, Domain, std::size_t) {
           if (at++ == chosen) list.resize(list.size() - std::min(by, list.size()));
         });
         lower(scenario, {}, 1, start);
@@ -816,11 +805,7 @@ class Shrinker {
       for (std::size_t end = num_steps(); end >= length; --end) {
         for (const auto& start : shift_starts()) {
           for (const std::vector<std::size_t>& size : sizes) {
-            const bool dropped = attempt([&](Edited& scenario) {
-              lower(scenario, size, 1, start);
-              erase(scenario, end - length, end);
-            });
-            if (dropped) return true;
+            if (attempt_lower(size, 1, start, end - length, end)) return true;
           }
         }
       }
@@ -832,7 +817,7 @@ class Shrinker {
   bool lower_together(const std::vector<std::size_t>& ordinals, std::uint32_t most,
                       std::optional<std::uint32_t> start) {
     for (std::uint32_t by = most; by > 0; by /= 2) {
-      if (attempt([&](Edited& scenario) { lower(scenario, ordinals, by, start); })) return true;
+      if (attempt_lower(ordinals, by, start)) return true;
     }
     return false;
   }
