@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "properties/draws/factors.h"
 
 namespace kvfence {
 
@@ -57,10 +58,7 @@ std::optional<InputError> override_record(const DeclaredObject& config, const Fi
     for (Value& element : changed) {
       const auto* const record = element.get_if<Record>();
       if (!record || record->verb != word) continue;
-      Record with_member = *record;
-      std::erase_if(with_member.fields, [&](const Field& each) { return each.key == member; });
-      with_member.fields.push_back({std::string(member), field.value, field.position});
-      element = Value(Value::Variant(std::move(with_member)));
+      element = Value(Value::Variant(with_field(*record, std::string(member), field.value)));
       is_changed = true;
     }
     if (!is_changed) continue;

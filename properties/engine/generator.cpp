@@ -107,30 +107,26 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
     while (shape.size() < 6) shape += drawn;
     config.num_gpu_blocks *= 3;
   }
-  config.groups.clear();
-  for (const char kind : shape) {
+  const auto draw_group = [&](char kind) {
     const std::uint32_t size = small
                                << (choices.once_in(kLargeBlocksOnceIn) ? 1 + choices.below(2) : 0);
     switch (kind) {
       case 'F':
-        config.groups.push_back(full(small << choices.below(choices.once_in(4) ? 4 : 2)));
-        break;
+        return full(small << choices.below(choices.once_in(4) ? 4 : 2));
       case 'w':
-        config.groups.push_back(draw_window(choices, size));
-        break;
+        return draw_window(choices, size);
       case 'n':
-        config.groups.push_back(window_of(1 + choices.below(size), size));
-        break;
+        return window_of(1 + choices.below(size), size);
       case 't':
-        config.groups.push_back(window_of(size + 1 + choices.below(size), size));
-        break;
+        return window_of(size + 1 + choices.below(size), size);
       case 'm':
-        config.groups.push_back(mamba(size));
-        break;
+        return mamba(size);
       default:
-        config.groups.push_back(full(size));
+        return full(size);
     }
-  }
+  };
+  config.groups.clear();
+  for (const char kind : shape) config.groups.push_back(draw_group(kind));
   const bool can_retain = rules_of(config.profile).sliding_window_mask;
   const bool has_window = shape.find_first_of("wnt") != std::string::npos;
   if (can_retain && has_window && choices.once_in(3)) {

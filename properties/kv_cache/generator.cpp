@@ -89,56 +89,50 @@ void draw_any_groups(Choices& choices, Config& config) {
   config.enable_caching = false;
 }
 
-/// Groups as real models have them, with block sizes of `small` tokens and a multiple.
+/// Groups as real models have them, with blocks of `small` and `large` tokens. Some of them exclude
+/// caching.
+std::vector<KVCacheSpec> usual_groups(Choices& choices, std::uint32_t small, std::uint32_t large,
+                                      bool& enable_caching) {
+  switch (choices.below(14)) {
+    case 0:
+      return {full(small)};
+    case 1:
+      return {sliding(choices, small)};
+    case 2:
+      return {any_group(choices, small)};
+    case 3:
+    case 4:
+      return {full(large), sliding(choices, small)};
+    case 5:
+      return {full(small), sliding(choices, large), sliding(choices, small)};
+    case 6:
+      return {full(small), mamba(choices, large)};
+    case 7:
+      return {full(small), chunked(choices, small)};
+    case 8:
+      return {full(large), sliding(choices, small), mamba(choices, small)};
+    case 9:
+      return {sliding(choices, small), full(small), full(small)};
+    case 10:
+      return {sliding(choices, large), mamba(choices, small)};
+    case 11:
+      return {sink(choices, small), sliding(choices, small)};
+    case 12:
+      enable_caching = false;
+      return {full(small), cross(large)};
+    default:
+      break;
+  }
+  const std::vector<KVCacheSpec> groups = {any_group(choices, small), any_group(choices, large)};
+  enable_caching = choices.once_in(2);
+  return groups;
+}
+
 void draw_groups(Choices& choices, Config& config) {
   if (choices.once_in(kAnyGroupsOnceIn)) return draw_any_groups(choices, config);
   const std::uint32_t small = config.hash_block_size;
   const std::uint32_t large = small * (choices.once_in(2) ? 2 : 1);
-  std::vector<KVCacheSpec>& groups = config.groups;
-  groups.clear();
-  switch (choices.below(14)) {
-    case 0:
-      groups = {full(small)};
-      break;
-    case 1:
-      groups = {sliding(choices, small)};
-      break;
-    case 2:
-      groups = {any_group(choices, small)};
-      break;
-    case 3:
-    case 4:
-      groups = {full(large), sliding(choices, small)};
-      break;
-    case 5:
-      groups = {full(small), sliding(choices, large), sliding(choices, small)};
-      break;
-    case 6:
-      groups = {full(small), mamba(choices, large)};
-      break;
-    case 7:
-      groups = {full(small), chunked(choices, small)};
-      break;
-    case 8:
-      groups = {full(large), sliding(choices, small), mamba(choices, small)};
-      break;
-    case 9:
-      groups = {sliding(choices, small), full(small), full(small)};
-      break;
-    case 10:
-      groups = {sliding(choices, large), mamba(choices, small)};
-      break;
-    case 11:
-      groups = {sink(choices, small), sliding(choices, small)};
-      break;
-    case 12:
-      groups = {full(small), cross(large)};
-      config.enable_caching = false;
-      break;
-    default:
-      groups = {any_group(choices, small), any_group(choices, large)};
-      config.enable_caching = choices.once_in(2);
-  }
+  config.groups = usual_groups(choices, small, large, config.enable_caching);
 }
 
 void draw_eagle(Choices& choices, const Rules& rules, Config& config) {
@@ -336,10 +330,12 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
     switch (action) {
       case Action::kDeclare:
         return declare(choices, world);
-      case Action::kAdmit: {
+      case Action::kAdmit:
+      case Action::kLookUp: {
         const RequestIndex index = pick(choices, waiting_);
         // Some allocate without a lookup.
-        if (choices.once_in(8)) return admit(choices, world, index, 0);
+        const bool allocates = action == Action::kAdmit && choices.once_in(8);
+        if (allocates) return admit(choices, world, index, 0);
         return GetComputedBlocks{world.entries()[index].name, progress_[index].was_preempted};
       }
       case Action::kRun:
@@ -350,10 +346,6 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
         return free(world, running_.back(), false);
       case Action::kStepStarts:
         return NewStepStarts{};
-      case Action::kLookUp: {
-        const RequestIndex index = pick(choices, waiting_);
-        return GetComputedBlocks{world.entries()[index].name, progress_[index].was_preempted};
-      }
       case Action::kRemoveSkipped: {
         const RequestIndex index = pick(choices, running_);
         return RemoveSkippedBlocks{world.entries()[index].name,

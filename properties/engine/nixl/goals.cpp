@@ -225,9 +225,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const std::size_t num_blocks = receive.local_blocks.size();
       if (num_blocks == 0) {
         const auto& scheduled = *after().of(EngineRole::kConsumer).scheduled;
-        const bool is_admitted = std::ranges::any_of(
-            scheduled, [&](const auto& each) { return each.request == receive.request; });
-        add(is_admitted ? Name("empty_read") : Name("abort_before_read"));
+        const auto* const admitted =
+            find_by(scheduled, &ScheduledRequest::request, receive.request);
+        add(admitted ? Name("empty_read") : Name("abort_before_read"));
         continue;
       }
       reader.local_blocks = receive.local_blocks;
@@ -344,8 +344,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("failed_after_hit", reader.has_failed && reader.has_hit);
       const Source& source = sources_[reader.remote_request];
       const bool began_now =
-          before().reads.has_value() &&
-          count_reads(before(), [&](const ReadState& read) { return read.request == name; }) == 0;
+          before().reads.has_value() && !find_by(*before().reads, &ReadState::request, name);
       add("read_after_expiry", began_now && reader.has_failed && !source.is_held);
     }
     for (const RequestOutput& output : *after().of(EngineRole::kConsumer).outputs) {
@@ -368,9 +367,8 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
         continue;
       }
       if (state->status != RequestStatus::kWaitingForRemoteKVs) continue;
-      const bool is_reading =
-          count_reads(before(), [&](const ReadState& read) { return read.request == name; }) > 0;
-      add("abort_while_reading", is_reading);
+      add("abort_while_reading",
+          find_by(before().reads.or_empty(), &ReadState::request, name) != nullptr);
       add("abort_after_read", readers_[name].is_reported);
     }
   }

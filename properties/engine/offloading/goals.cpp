@@ -302,8 +302,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const std::uint32_t end = begin + each.num_tokens;
       const auto num_prompt = static_cast<std::uint32_t>(added->second.tokens.size());
       const std::uint32_t bound = fences_ ? added->second.max_offload_tokens.value_or(end) : end;
-      const bool has_store = std::ranges::any_of(
-          *after().stores, [&](const Transfer& store) { return store.request == each.request; });
+      const bool has_store = find_by(*after().stores, &Transfer::request, each.request) != nullptr;
       add("decoded_stored", has_store && begin >= num_prompt);
       add("prompt_only_kept", fences_ && setup_.spec.offload_prompt_only && !has_store &&
                                   end / size > num_prompt / size);

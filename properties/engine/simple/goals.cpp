@@ -256,8 +256,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       const RequestState* state = find_state(before(), name);
       if (!state || is_finished(state->status)) continue;
       add("aborted_while_loading", state->status == RequestStatus::kWaitingForRemoteKVs);
-      add("pin_freed_by_abort",
-          std::ranges::any_of(*before().pins, [&](const Pin& pin) { return pin.request == name; }));
+      add("pin_freed_by_abort", find_by(*before().pins, &Pin::request, name) != nullptr);
     }
   }
 
