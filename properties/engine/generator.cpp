@@ -149,6 +149,12 @@ void make_valid(Config& config) {
   }
 }
 
+Config completed(Config config, Choices& choices) {
+  draw_eagle_and_drafts(choices, config);
+  make_valid(config);
+  return config;
+}
+
 std::vector<std::uint32_t> draw_lateness(std::uint32_t num_ranks, Choices& choices) {
   constexpr std::array<std::uint32_t, 4> kLate = {1, 3, 6, 30};
   std::vector<std::uint32_t> late_in(num_ranks, pick(choices, kLate));

@@ -53,6 +53,8 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
 void draw_drafts(Choices& choices, Config& config);
 /// Draws eagle now and then, and then drafts as above.
 void draw_eagle_and_drafts(Choices& choices, Config& config);
+/// The configuration with eagle and drafts as above, valid as below.
+Config completed(Config config, Choices& choices);
 
 /// Makes a configuration valid: removes drafts, turns caching on, or reduces the groups to one, as
 /// needed. Where requests still may not read the GPU's cache, removes external_blocks_after_hits.

@@ -26,8 +26,10 @@ namespace {
 using Tokens = std::vector<TokenId>;
 
 constexpr std::string_view kShapes[] = {"w", "fw", "wf", "f", "f", "f"};
-/// WriteEntry, RemoveEntry, files that are removed or cut, FailNextFile.
+
+enum class Action : std::uint8_t { kWriteEntry, kRemoveEntry, kRemoveOrCutFile, kFailNextFile };
 constexpr std::uint32_t kWeights[] = {8, 4, 2, 2};
+
 /// A cut leaves half of a file.
 constexpr std::uint32_t kCutsToNothing = 12;
 
@@ -76,19 +78,20 @@ class FileDraws final : public Draws {
       return cut_;
     }
     const std::uint32_t layer = choices.below(num_layers_);
-    switch (place) {
-      case 0:
+    switch (static_cast<Action>(place)) {
+      case Action::kWriteEntry:
         return write(choices, draw_tokens(picture, choices));
-      case 1:
+      case Action::kRemoveEntry:
         return RemoveEntry{draw_tokens(picture, choices)};
-      case 2:
+      case Action::kRemoveOrCutFile:
         if (choices.once_in(2)) return RemoveFile{draw_tokens(picture, choices), layer};
         cut_ = TruncateFile{draw_tokens(picture, choices), layer};
         num_cuts_left_ = choices.once_in(8) ? kCutsToNothing : 0;
         return cut_;
-      default:
-        return FailNextFile{layer, pick(choices, kStorageOperations)};
+      case Action::kFailNextFile:
+        break;
     }
+    return FailNextFile{layer, pick(choices, kStorageOperations)};
   }
 
   std::optional<Command> bent(Picture& picture, Choices& choices) override {
@@ -203,9 +206,7 @@ Config draw_config(Choices& choices) {
     config.connectors->front() = record;
     draw_groups(kShapes, choices, config);
   }
-  draw_eagle_and_drafts(choices, config);
-  make_valid(config);
-  return config;
+  return completed(std::move(config), choices);
 }
 
 }  // namespace kvfence::engine::files

@@ -95,9 +95,7 @@ Config draw_scripted_alone(Choices& choices) {
   const std::uint32_t num_children = choices.once_in(8) ? 1 : 2 + choices.below(3);
   while (children.size() < num_children) children.emplace_back(draw_scripted(choices, any_hma));
   if (config.profile != Profile::kV019 || choices.once_in(4)) draw_groups(kShapes, choices, config);
-  draw_eagle_and_drafts(choices, config);
-  make_valid(config);
-  return config;
+  return completed(std::move(config), choices);
 }
 
 /// A pair over NIXL and one or two others.
@@ -137,9 +135,7 @@ Config draw_pair(Choices& choices) {
     config.async_scheduling = false;
     config.policy = SchedulingPolicy::kFCFS;
   }
-  draw_eagle_and_drafts(choices, config);
-  make_valid(config);
-  return config;
+  return completed(std::move(config), choices);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@
 namespace kvfence::engine::multi {
 namespace {
 
-constexpr std::uint32_t kWeights[] = {4, 6};  // ScriptConnector, the end of loading requests
+enum class Action : std::uint8_t { kScript, kFinishLoading };
+constexpr std::uint32_t kWeights[] = {4, 6};
 
 class ScriptedDraws final : public Draws {
  public:
@@ -90,7 +91,7 @@ class ScriptedDraws final : public Draws {
 
   std::optional<Command> act(std::size_t place, Picture& picture, Choices& choices) override {
     if (picture.of(role_).known.empty()) return std::nullopt;
-    if (place == 1) {
+    if (static_cast<Action>(place) == Action::kFinishLoading) {
       for (const RequestState& state : picture.of(role_).known) {
         const bool loads = state.status == RequestStatus::kWaitingForRemoteKVs;
         if (!loads || !choices.once_in(2)) continue;

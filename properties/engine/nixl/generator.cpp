@@ -226,9 +226,7 @@ Record draw_pair(Choices& choices, Config& config) {
 Config draw_config(Choices& choices) {
   Config config = draw_small_engine(Assembly::kPrefillDecode, choices);
   config.edit_connector<Record>() = draw_pair(choices, config);
-  draw_eagle_and_drafts(choices, config);
-  make_valid(config);
-  return config;
+  return completed(std::move(config), choices);
 }
 
 }  // namespace kvfence::engine::nixl

@@ -29,8 +29,10 @@ namespace {
 /// Of two windows the longer one is asked first, and the shorter one loses its blocks first.
 constexpr std::string_view kShapes[] = {"Fw", "Fw", "Ft", "Ft", "Fm", "Fwm", "Fww", "Ff", "wfw",
                                         "w",  "m",  "nt", "nt", "f",  "f",   "f",   "f"};
-// ReportTransferAgain, changes in tiers, LogStats.
+
+enum class Action : std::uint8_t { kReportAgain, kChangeTier, kLogStats };
 constexpr std::uint32_t kWeights[] = {2, 16, 3};
+
 constexpr std::size_t kReportedMax = 4;        // transfers that may be reported again
 constexpr std::size_t kEndedTierJobsMax = 32;  // to end no tier job twice
 
@@ -146,14 +148,19 @@ class OffloadingDraws final : public Draws {
   }
 
   std::optional<Command> act(std::size_t place, Picture& picture, Choices& choices) override {
-    if (place == 0) {
-      if (reported_.empty()) return std::nullopt;
-      const EngineTransfer& transfer = pick(choices, reported_);
-      return ReportTransferAgain{role_, transfer.rank, transfer.job};
+    switch (static_cast<Action>(place)) {
+      case Action::kReportAgain: {
+        if (reported_.empty()) return std::nullopt;
+        const EngineTransfer& transfer = pick(choices, reported_);
+        return ReportTransferAgain{role_, transfer.rank, transfer.job};
+      }
+      case Action::kChangeTier:
+        if (picture.names.empty() || record_.num_tiers == 0) return std::nullopt;
+        return change_tier(choices, picture.draw_recent_name(choices), *picture.world);
+      case Action::kLogStats:
+        break;
     }
-    if (place == 2) return LogStats{role_, choices.below(num_engine_idxs_)};
-    if (picture.names.empty() || record_.num_tiers == 0) return std::nullopt;
-    return change_tier(choices, picture.draw_recent_name(choices), *picture.world);
+    return LogStats{role_, choices.below(num_engine_idxs_)};
   }
 
   std::optional<Command> bent(Picture& picture, Choices& choices) override {
@@ -375,11 +382,6 @@ Config draw_without_drafts(Choices& choices) {
   return config;
 }
 
-Config draw_config(Choices& choices) {
-  Config config = draw_without_drafts(choices);
-  draw_eagle_and_drafts(choices, config);
-  make_valid(config);
-  return config;
-}
+Config draw_config(Choices& choices) { return completed(draw_without_drafts(choices), choices); }
 
 }  // namespace kvfence::engine::offloading

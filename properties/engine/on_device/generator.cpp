@@ -27,7 +27,9 @@ constexpr std::string_view kShapesAlone[] = {"Fw", "wfw", "w", "f", "f", "f"};
 constexpr std::string_view kShapesOfSimple[] = {"Ft", "tf", "f", "f", "f", "f"};
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "store", "load"};
 constexpr std::array<std::string_view, 5> kFaults = {"copy", "wait", "record", "partial", "late"};
-constexpr std::uint32_t kWeights[] = {1, 4};  // Drain, FailNext
+
+enum class Action : std::uint8_t { kDrain, kFailNext };
+constexpr std::uint32_t kWeights[] = {1, 4};
 constexpr std::array<std::uint32_t, 4> kApartIn = {0, 2, 4, 8};
 
 class DeviceDraws final : public Draws {
@@ -49,7 +51,7 @@ class DeviceDraws final : public Draws {
   }
 
   void adjust(Habits& habits, Choices& choices) const override {
-    habits.weights[static_cast<std::size_t>(Action::kStep)] = 200;
+    habits.weights[static_cast<std::size_t>(engine::Action::kStep)] = 200;
     // Requests that do not read the GPU's cache load.
     if (choices.once_in(can_fail_ ? 3 : 2)) habits.skip_in = 2;
     // Long prompts with one prefix: now and then the GPU has kept a part of what a slot holds.
@@ -90,7 +92,7 @@ class DeviceDraws final : public Draws {
   }
 
   std::optional<Command> act(std::size_t place, Picture& /*picture*/, Choices& choices) override {
-    if (place == 0) return Drain{role_};
+    if (static_cast<Action>(place) == Action::kDrain) return Drain{role_};
     // Mostly on a stream that can fail.
     const bool loads_may = config_.groups.size() == 1 && config_.groups.front().is_full_attention();
     const bool stores_may = config_.profile != Profile::kV019;
@@ -247,9 +249,7 @@ Config draw_pair(Config config, Choices& choices) {
     if (config.profile != Profile::kV019) multi.multi_connector_shares_blocks = true;
     config.connectors = ConnectorList{multi};
   }
-  draw_eagle_and_drafts(choices, config);
-  make_valid(config);
-  return config;
+  return completed(std::move(config), choices);
 }
 
 }  // namespace
@@ -259,9 +259,7 @@ Config draw_config(Choices& choices) {
   if (config.profile != Profile::kV019) draw_groups(kShapes, choices, config);
   draw_ranks(choices, config);
   draw_record(choices, config.edit_connector<offloading::Record>());
-  draw_eagle_and_drafts(choices, config);
-  make_valid(config);
-  return config;
+  return completed(std::move(config), choices);
 }
 
 Config draw_config_of_others(Choices& choices) {
@@ -272,9 +270,7 @@ Config draw_config_of_others(Choices& choices) {
   if (kind == 0) {
     draw_groups(kShapesAlone, choices, config);
     config.connectors->clear();
-    draw_eagle_and_drafts(choices, config);
-    make_valid(config);
-    return config;
+    return completed(std::move(config), choices);
   }
   // Two children show more where stores are not held.
   if (kind > 1 && choices.once_in(2)) config.profile = Profile::kV023;
@@ -284,7 +280,6 @@ Config draw_config_of_others(Choices& choices) {
   if (kind == 1) {
     draw_groups(kShapesOfSimple, choices, config);
     config.connectors = ConnectorList{simple};
-    draw_eagle_and_drafts(choices, config);
   } else {
     if (config.profile != Profile::kV019) draw_groups(kShapesOfSimple, choices, config);
     draw_record(choices, config.edit_connector<offloading::Record>());
@@ -295,10 +290,8 @@ Config draw_config_of_others(Choices& choices) {
     // Without the rule a store of one child reads blocks into which the other one loads
     // (cases/engine/on_device/races/).
     if (config.profile != Profile::kV019) multi.multi_connector_shares_blocks = true;
-    draw_eagle_and_drafts(choices, config);
   }
-  make_valid(config);
-  return config;
+  return completed(std::move(config), choices);
 }
 
 }  // namespace kvfence::engine::on_device

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "properties/core/left_out.h"
@@ -102,9 +103,7 @@ Config draw_config(Choices& choices) {
     if (kWindowOfOne(spec.sliding_window == 1)) spec.sliding_window = 2;
   }
   if (!is_accepted(config)) config.groups.front() = full(config.hash_block_size);
-  draw_eagle_and_drafts(choices, config);
-  make_valid(config);
-  return config;
+  return completed(std::move(config), choices);
 }
 
 }  // namespace kvfence::engine::simple
