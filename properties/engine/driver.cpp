@@ -476,7 +476,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
   ErrorCode add(Engine& engine, const NewRequest& request) {
     RequestIndex index = 0;
     const ErrorCode error = engine.scheduler->add_request(request, index);
-    if (error == ErrorCode::kNone) engine.observer.add(index, request.id);
+    if (error != ErrorCode::kNone) return error;
+    engine.observer.add(index, request.id);
+    if (setup_.device) device_of(engine).add(request.id, request.spec);
     return error;
   }
 
@@ -519,7 +521,6 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (auto* const connector = scripted(engine, command.child)) {
       connector->set_script(command.id, command);
     }
-    if (setup_.device) device_of(engine).add(command.id, request.spec);
     return error;
   }
 
@@ -537,12 +538,10 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     request.arrival_time = command.arrival_time;
     request.skip_reading_prefix_cache = command.skip_reading_prefix_cache;
     request.kv_transfer_params = *prefill;
-    Engine& consumer = engine_of(EngineRole::kConsumer);
-    const ErrorCode error = add(consumer, request);
+    const ErrorCode error = add(engine_of(EngineRole::kConsumer), request);
     if (error != ErrorCode::kNone) return error;
     // The first reader's notice would end the read of a second one.
     if (!reports_failed_reads(groups())) nixl_.forget_prefill(command.request);
-    if (setup_.device) device_of(consumer).add(command.id, request.spec);
     return error;
   }
 
@@ -1077,12 +1076,11 @@ class EngineDriver final : public DriverOf<EngineTarget> {
       shown.chosen.reset();
       return;
     }
-    std::ranges::sort(chosen, [](const auto& a, const auto& b) { return a.request < b.request; });
+    std::ranges::sort(chosen, {}, &ChosenConnector::request);
   }
 
   void append_extra(std::optional<std::uint32_t> rank, std::vector<engine::multi::Extra>& all) {
-    std::ranges::sort(extra_saves_,
-                      [](const auto& a, const auto& b) { return a.request < b.request; });
+    std::ranges::sort(extra_saves_, {}, &ExtraAsyncSaves::request);
     for (const ExtraAsyncSaves& each : extra_saves_) all.push_back({each, rank});
   }
 

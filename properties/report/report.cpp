@@ -25,7 +25,7 @@ constexpr std::size_t kElementsAround = 3;
 /// For machines: no thousands separators.
 std::string plain_number(double number) {
   std::string text = number_text(number);
-  text.erase(std::remove(text.begin(), text.end(), ','), text.end());
+  std::erase(text, ',');
   return text;
 }
 
@@ -34,9 +34,7 @@ std::string count_text(std::uint64_t count, std::string_view noun) {
 }
 
 std::size_t num_unmet(const Report& report) {
-  return static_cast<std::size_t>(
-      std::count_if(report.reach.begin(), report.reach.end(),
-                    [](const ReachCount& reach) { return !reach.is_met(); }));
+  return static_cast<std::size_t>(std::ranges::count(report.reach, false, &ReachCount::is_met));
 }
 
 bool is_command(const Line& line) {
@@ -45,7 +43,7 @@ bool is_command(const Line& line) {
 }
 
 std::size_t num_commands(const Document& scenario) {
-  return static_cast<std::size_t>(std::count_if(scenario.begin(), scenario.end(), is_command));
+  return static_cast<std::size_t>(std::ranges::count_if(scenario, is_command));
 }
 
 /// The verdict in one line.
@@ -122,9 +120,7 @@ void add_row(std::string& out, std::string_view label, std::string_view text) {
 }
 
 void add_sides(std::string& out, const Report& report) {
-  const auto both = sides(*report.divergence);
-  const Side& expected = both.first;
-  const Side& actual = both.second;
+  const auto [expected, actual] = sides(*report.divergence);
   const std::size_t width = std::max(expected.text.size(), actual.text.size());
   // What a rule demands comes from no implementation.
   const bool by_two = report.divergence->oracle == "lockstep";
@@ -304,8 +300,7 @@ std::string to_json(const Report& report) {
 std::string to_junit(const std::vector<Report>& reports) {
   double seconds = 0;
   for (const Report& report : reports) seconds += report.seconds;
-  const auto num_failures = std::count_if(reports.begin(), reports.end(),
-                                          [](const Report& report) { return !report.passed(); });
+  const auto num_failures = std::ranges::count(reports, false, &Report::passed);
   const std::string totals = xml_attribute("tests", std::to_string(reports.size())) +
                              xml_attribute("failures", std::to_string(num_failures)) +
                              xml_attribute("time", plain_number(seconds));
