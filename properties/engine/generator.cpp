@@ -255,7 +255,7 @@ void bend_member(Command& command, const Config& config, std::uint32_t unit,
                  const std::function<std::string()>& any_name, Choices& choices) {
   const std::vector<MemberRef> members = bent_members(command, bends);
   if (members.empty()) return;
-  const MemberRef& member = members[choices.below(static_cast<std::uint32_t>(members.size()))];
+  const MemberRef& member = pick(choices, members);
   const bool is_new =
       std::holds_alternative<AddRequest>(command) || std::holds_alternative<HandOver>(command);
   if (auto* const flag = get_if<bool>(member)) {

@@ -49,7 +49,7 @@ class DrawnKeys {
   /// Mostly one of these, else any.
   std::uint32_t one_of(const std::vector<std::uint32_t>& keys, Choices& choices) const {
     if (keys.empty() || choices.once_in(32)) return any(choices);
-    return keys[choices.below(static_cast<std::uint32_t>(keys.size()))];
+    return pick(choices, keys);
   }
 
   /// A key that is not held, mostly.

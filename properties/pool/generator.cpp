@@ -314,7 +314,7 @@ Config draw_config(Choices& choices) {
   config.enable_kv_cache_events = !choices.once_in(3);
   config.hash_block_size = draw_block_size(choices);
   constexpr std::array<std::uint32_t, 4> kFactors = {1, 1, 2, 4};
-  const std::uint32_t factor = kFactors[choices.below(kFactors.size())];
+  const std::uint32_t factor = pick(choices, kFactors);
   config.max_block_size = factor == 1 ? 0 : config.hash_block_size * factor;
   config.hash_algorithm =
       choices.once_in(2) ? HashAlgorithm::kSha256Cbor : HashAlgorithm::kXxhashCbor;

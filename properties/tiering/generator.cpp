@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -109,19 +110,11 @@ class Generator final : public GeneratorFor<TieringTarget> {
     const std::uint32_t now_at = num_resets_++;
     if (now_at < kNumRequests)
       return OnRequestFinished{std::string(1, static_cast<char>('A' + now_at))};
-    switch (now_at - kNumRequests) {
-      case 0:
-      case 3:
-        return OnScheduleEnd{};
-      case 1:
-        return ResetCache{};
-      case 2:
-        return TakeEvents{};
-      default:
-        break;
-    }
+    const Command last[] = {OnScheduleEnd{}, ResetCache{}, TakeEvents{}, OnScheduleEnd{}};
+    const std::size_t at = now_at - kNumRequests;
+    if (at < std::size(last)) return last[at];
     for (std::uint32_t tier = 0; tier < tiers_.size(); ++tier) {
-      if (now_at < kNumRequests + 4 + tiers_.size() && !tiers_[tier].held.empty()) {
+      if (at < std::size(last) + tiers_.size() && !tiers_[tier].held.empty()) {
         return TierDrop{tier, tiers_[tier].held};
       }
     }
@@ -286,11 +279,10 @@ class Generator final : public GeneratorFor<TieringTarget> {
     command.tier = draw_tier(choices);
     command.job = skewed(choices, 4);
     if (jobs_.empty() || choices.once_in(48)) return command;
-    const auto draw_job = [&] {
-      return jobs_[choices.below(static_cast<std::uint32_t>(jobs_.size()))];
-    };
-    Transfer job = draw_job();
-    for (int tries = 0; tries < 4 && contains(finished_, *job.job); ++tries) job = draw_job();
+    Transfer job = pick(choices, jobs_);
+    for (int tries = 0; tries < 4 && contains(finished_, *job.job); ++tries) {
+      job = pick(choices, jobs_);
+    }
     command.job = *job.job;
     if (!choices.once_in(32)) command.tier = job.tier;
     remember(finished_, command.job);
@@ -304,7 +296,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
   /// Mostly a file tier.
   std::uint32_t draw_file_tier(Choices& choices) const {
     if (file_tiers_.empty() || choices.once_in(64)) return draw_tier(choices);
-    return file_tiers_[choices.below(static_cast<std::uint32_t>(file_tiers_.size()))];
+    return pick(choices, file_tiers_);
   }
 
   /// Mostly an operation that a job of the tier will soon perform.
@@ -368,7 +360,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     const std::uint32_t tier = draw_file_tier(choices);
     const bool is_large = choices.once_in(12);
     const std::uint32_t number = is_large ? kWritersMax - 1 + choices.below(2) : choices.below(4);
-    return {tier, number, kActs[choices.below(kActs.size())]};
+    return {tier, number, pick(choices, kActs)};
   }
 
   /// Mostly of an existing block.
@@ -379,7 +371,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
     command.tier = draw_file_tier(choices);
     const Keys held = command.tier < tiers_.size() ? tiers_[command.tier].held : Keys();
     command.key = keys_.one_of(held, choices);
-    command.damage = kFileDamages[choices.below(kFileDamages.size())];
+    command.damage = pick(choices, kFileDamages);
     command.at = command.damage == FileDamage::kReplace
                      ? keys_.one_of(held, choices)
                      : choices.below(8 * (kBlockFileHeaderBytes + kBlockBytes));
