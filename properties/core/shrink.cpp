@@ -219,7 +219,8 @@ class Shrinker {
   bool attempt_if(const std::function<bool(Edited&)>& edit) {
     if (out_of_tries()) return false;
     Edited candidate = best_;
-    if (!edit(candidate)) return false;
+    // An edit may change nothing: cheaper to see before the candidate is printed.
+    if (!edit(candidate) || candidate == best_) return false;
     ScenarioSize size = size_of(candidate);
     if (!(size < size_)) return false;
     // Known to pass: near the fixpoint rounds try the same scenarios again.
@@ -413,6 +414,7 @@ class Shrinker {
   /// Appends the tokens of a command to those of an earlier one of the same request, and drops it.
   void fold_tokens() {
     for (std::size_t from = num_steps(); from-- > 1;) {
+      if (!tokens_of(best_.steps[from].command.declared()).list) continue;
       for (std::size_t into = from; into-- > 0;) {
         const bool folded = attempt([&](Edited& scenario) {
           const Tokens source = tokens_of(scenario.steps[from].command.declared());
