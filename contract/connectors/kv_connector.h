@@ -35,10 +35,6 @@ struct KVTransferParams {
   std::string remote_engine_id{};
   std::string remote_request_id{};
   BlocksByGroup remote_block_ids{};  ///< all of the remote request's, by group
-  void add_to(StateHash& hash) const {
-    hash.add_all(max_offload_tokens, do_remote_decode, do_remote_prefill, remote_engine_id,
-                 remote_request_id, remote_block_ids);
-  }
   friend bool operator==(const KVTransferParams&, const KVTransferParams&) = default;
 };
 
@@ -124,7 +120,6 @@ struct CompletedJob {
     fields.add("num_workers", &S::num_workers, "that report it now");
     fields.optional("num_failed", &S::num_failed, "of them");
   }
-  void add_to(StateHash& hash) const { hash.add_all(job, num_workers, num_failed); }
 };
 
 /// What a lookup found.
@@ -140,9 +135,6 @@ struct KVConnectorOutput {
   std::vector<BlockId> invalid_block_ids;      ///< blocks whose load failed
   std::vector<CompletedJob> completed_jobs;    ///< upstream's worker metadata, each job once
 
-  void add_to(StateHash& hash) const {
-    hash.add_all(finished_recving, finished_sending, invalid_block_ids, completed_jobs);
-  }
   bool empty() const {
     return finished_recving.empty() && finished_sending.empty() && invalid_block_ids.empty() &&
            completed_jobs.empty();

@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "contract/connectors/prometheus_text.h"
-#include "contract/core/state_digest.h"
 
 namespace kvfence {
 
@@ -35,7 +34,6 @@ struct TransferType {
 struct OffloadingOperationMetrics {
   std::uint64_t op_size = 0;  ///< bytes
   double op_time = 0;         ///< seconds; finite, not negative
-  void add_to(StateHash& hash) const { hash.add_all(op_size, op_time); }
   friend bool operator==(const OffloadingOperationMetrics&,
                          const OffloadingOperationMetrics&) = default;
 };
@@ -44,7 +42,6 @@ struct OffloadingOperationMetrics {
 struct TransferOperations {
   std::string transfer_type;  ///< src + "_to_" + dst, as "GPU_to_CPU"
   std::vector<OffloadingOperationMetrics> ops;
-  void add_to(StateHash& hash) const { hash.add_all(transfer_type, ops); }
   friend bool operator==(const TransferOperations&, const TransferOperations&) = default;
 };
 
@@ -55,7 +52,6 @@ struct TransferOperations {
 struct TransferOperationsOfClass {
   std::string connector_class;
   std::vector<TransferOperations> stats;
-  void add_to(StateHash& hash) const { hash.add_all(connector_class, stats); }
   friend bool operator==(const TransferOperationsOfClass&,
                          const TransferOperationsOfClass&) = default;
 };

@@ -38,10 +38,6 @@ struct KVConnectorWorkerOutput {
     stats.clear();
     stats_of_children.clear();
   }
-  void add_to(StateHash& hash) const {
-    hash.add_all(finished_sending, finished_recving, invalid_block_ids, completed_jobs, stats,
-                 stats_of_children);
-  }
   friend bool operator==(const KVConnectorWorkerOutput&, const KVConnectorWorkerOutput&) = default;
 };
 

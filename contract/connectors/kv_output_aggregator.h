@@ -23,10 +23,6 @@ struct AggregatedOutput {
   std::vector<CompletedJob> completed_jobs;  ///< ascending by job
   std::vector<TransferOperations> stats = {};
   std::vector<TransferOperationsOfClass> stats_of_children = {};
-  void add_to(StateHash& hash) const {
-    hash.add_all(finished_sending, finished_recving, invalid_block_ids, completed_jobs, stats,
-                 stats_of_children);
-  }
   friend bool operator==(const AggregatedOutput&, const AggregatedOutput&) = default;
 };
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "contract/connectors/kv_connector.h"
-#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/eviction/cache_policy.h"
 
@@ -27,9 +26,6 @@ struct TransferSpec {
                                              ///< of a load the blocks that need none. Empty: a
                                              ///< store with hold, which starts with a whole slot
   std::vector<SlotId> slots;                 ///< one per offloaded block, in the same order
-  void add_to(StateHash& hash) const {
-    hash.add_all(is_store, gpu_blocks, group_sizes, block_indices, slots);
-  }
   friend bool operator==(const TransferSpec&, const TransferSpec&) = default;
 };
 
@@ -38,7 +34,6 @@ struct TransferJob {
   JobId job = 0;
   std::string request;  ///< its id
   TransferSpec spec;
-  void add_to(StateHash& hash) const { hash.add_all(job, request, spec); }
   friend bool operator==(const TransferJob&, const TransferJob&) = default;
 };
 
@@ -47,7 +42,6 @@ struct TransferResult {
   bool success = true;
   std::uint64_t num_bytes = 0;  ///< that it copied
   double seconds = 0;           ///< that it took; 0: not known
-  void add_to(StateHash& hash) const { hash.add_all(job, success, num_bytes, seconds); }
   friend bool operator==(const TransferResult&, const TransferResult&) = default;
 };
 

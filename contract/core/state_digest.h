@@ -19,6 +19,7 @@
 #include <variant>
 
 #include "contract/core/check.h"
+#include "contract/core/members.h"
 
 namespace kvfence {
 
@@ -117,6 +118,13 @@ class StateHash {
   template <class T>
   requires requires(const T& value, StateHash& hash) { value.add_to(hash); }
   void add(const T& value) { value.add_to(*this); }
+  /// A plain struct without add_to: all its members.
+  template <class T>
+  requires std::is_aggregate_v<T> &&
+      (!requires(const T& value, StateHash& hash) { value.add_to(hash); }) &&
+      (!requires(const T& value) { std::begin(value); }) void add(const T& value) {
+    with_members(value, [this](const auto&... members) { this->add_all(members...); });
+  }
 
   template <class... T>
   void add_all(const T&... values) {

@@ -87,10 +87,6 @@ struct Copy {
   std::vector<std::uint32_t> cpu_blocks = {};     ///< likewise
   std::vector<std::uint32_t> group_sizes = {};    ///< GPU blocks, by group
   std::vector<std::uint32_t> block_indices = {};  ///< by group: its first GPU block's place
-
-  void add_to(StateHash& hash) const {
-    hash.add_all(job_id, direction, gpu_blocks, cpu_blocks, group_sizes, block_indices);
-  }
 };
 
 /// The pages of CPU memory, one per GPU block. Requires: counts that fit.

@@ -20,7 +20,6 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/table_secret.h"
 #include "contract/core/types.h"
@@ -50,7 +49,6 @@ inline constexpr std::int32_t kNotReady = -1;
 struct BlockStatus {
   std::int32_t ref_cnt = kNotReady;
   SlotId slot = 0;
-  void add_to(StateHash& hash) const { hash.add_all(ref_cnt, slot); }
   friend bool operator==(const BlockStatus&, const BlockStatus&) = default;
 };
 
@@ -58,7 +56,6 @@ struct BlockStatus {
 struct PolicyEntry {
   OffloadKey key;
   BlockStatus status;
-  void add_to(StateHash& hash) const { hash.add_all(key, status); }
   friend bool operator==(const PolicyEntry&, const PolicyEntry&) = default;
 };
 
@@ -75,7 +72,6 @@ struct PolicyLists {
   std::vector<OffloadKey> b1;
   std::vector<OffloadKey> b2;
   double target_t1_size = 0;  ///< a real number: 0 <= target <= capacity
-  void add_to(StateHash& hash) const { hash.add_all(t1, t2, b1, b2, target_t1_size); }
   friend bool operator==(const PolicyLists&, const PolicyLists&) = default;
 };
 

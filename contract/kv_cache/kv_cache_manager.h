@@ -21,7 +21,6 @@
 #include <string>
 #include <vector>
 
-#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_spec.h"
@@ -99,10 +98,6 @@ struct PrefixCacheStats {
   std::uint64_t preempted_requests = 0;
   std::uint64_t preempted_queries = 0;
   std::uint64_t preempted_hits = 0;
-  void add_to(StateHash& hash) const {
-    hash.add_all(reset, requests, queries, hits, preempted_requests, preempted_queries,
-                 preempted_hits);
-  }
   friend bool operator==(const PrefixCacheStats&, const PrefixCacheStats&) = default;
 };
 

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "contract/core/rules.h"
-#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/words.h"
 #include "contract/eviction/cache_policy.h"
@@ -51,7 +50,6 @@ constexpr auto words_of(LookupResult) {
 struct OffloadingEvent {
   std::vector<OffloadKey> keys;
   bool removed = false;
-  void add_to(StateHash& hash) const { hash.add_all(keys, removed); }
   friend bool operator==(const OffloadingEvent&, const OffloadingEvent&) = default;
 };
 

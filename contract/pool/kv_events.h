@@ -11,7 +11,6 @@
 #include <variant>
 #include <vector>
 
-#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/pool/block_hash.h"
 #include "contract/pool/request.h"
@@ -61,10 +60,6 @@ struct BlockStored {
     fields.optional("kv_cache_spec_sliding_window", &S::kv_cache_spec_sliding_window, "tokens");
     fields.optional("medium", &S::medium, "CPU of an offloading connector; none: GPU");
   }
-  void add_to(StateHash& hash) const {
-    hash.add_all(block_hashes, parent_block_hash, token_ids, block_size, lora_name, lora_id,
-                 extra_keys, group_idx, kv_cache_spec_kind, kv_cache_spec_sliding_window, medium);
-  }
   friend bool operator==(const BlockStored&, const BlockStored&) = default;
 };
 
@@ -81,14 +76,12 @@ struct BlockRemoved {
     fields.optional("group_idx", &S::group_idx, "as BlockStored");
     fields.optional("medium", &S::medium, "as BlockStored");
   }
-  void add_to(StateHash& hash) const { hash.add_all(block_hash, group_idx, medium); }
   friend bool operator==(const BlockRemoved&, const BlockRemoved&) = default;
 };
 
 /// The prefix cache was reset.
 struct AllBlocksCleared {
   static constexpr std::string_view kWord = "cleared";
-  void add_to(StateHash&) const {}
   friend bool operator==(const AllBlocksCleared&, const AllBlocksCleared&) = default;
 };
 

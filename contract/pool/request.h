@@ -29,14 +29,12 @@ struct MmFeature {
     fields.add("offset", &MmFeature::offset, "tokens before it");
     fields.add("length", &MmFeature::length, "tokens");
   }
-  void add_to(StateHash& hash) const { hash.add_all(identifier, offset, length); }
   friend bool operator==(const MmFeature&, const MmFeature&) = default;
 };
 
 struct LoraRequest {
   std::string name;
   std::uint32_t id = 0;
-  void add_to(StateHash& hash) const { hash.add_all(name, id); }
   friend bool operator==(const LoraRequest&, const LoraRequest&) = default;
 };
 
@@ -50,7 +48,6 @@ struct MmExtraKey {
     fields.add("id", &MmExtraKey::identifier, "which");
     fields.add("offset", &MmExtraKey::offset, "tokens");
   }
-  void add_to(StateHash& hash) const { hash.add_all(identifier, offset); }
   friend bool operator==(const MmExtraKey&, const MmExtraKey&) = default;
 };
 
@@ -67,7 +64,6 @@ struct RequestSpec {
   std::optional<LoraRequest> lora;
   std::optional<std::string> cache_salt;
   std::vector<MmFeature> mm_features;  ///< sorted by offset
-  void add_to(StateHash& hash) const { hash.add_all(tokens, lora, cache_salt, mm_features); }
   friend bool operator==(const RequestSpec&, const RequestSpec&) = default;
 };
 

@@ -112,11 +112,6 @@ struct NewRequest {
   bool skip_reading_prefix_cache = false;
   bool needs_grammar = false;           ///< waits until grammar_compiled
   KVTransferParams kv_transfer_params;  ///< for the connector
-
-  void add_to(StateHash& hash) const {
-    hash.add_all(id, spec, max_tokens, min_tokens, eos_token_id, stop_token_ids, priority,
-                 arrival_time, skip_reading_prefix_cache, needs_grammar, kv_transfer_params);
-  }
 };
 
 /// The state of a request between two operations.
@@ -141,9 +136,6 @@ struct SchedulerOutput {
     std::uint32_t num_tokens = 0;
     std::uint32_t num_spec_tokens = 0;  ///< of num_tokens; scheduled_spec_decode_tokens
     bool samples = false;               ///< it will produce output: no chunk of a longer prefill
-    void add_to(StateHash& hash) const {
-      hash.add_all(request, num_tokens, num_spec_tokens, samples);
-    }
     friend bool operator==(const Scheduled&, const Scheduled&) = default;
   };
 
@@ -152,7 +144,6 @@ struct SchedulerOutput {
     RequestIndex request = 0;
     std::uint32_t num_computed_tokens = 0;  ///< this step's excluded
     std::uint32_t first_list = 0;           ///< all its blocks: block_lists[first_list + group]
-    void add_to(StateHash& hash) const { hash.add_all(request, num_computed_tokens, first_list); }
     friend bool operator==(const New&, const New&) = default;
   };
 
@@ -164,10 +155,6 @@ struct SchedulerOutput {
     std::uint32_t num_computed_tokens = 0;
     std::uint32_t num_output_tokens = 0;  ///< with placeholders
     std::uint32_t first_list = kNoLists;  ///< new blocks by group; kNoLists: none in any group
-    void add_to(StateHash& hash) const {
-      hash.add_all(request, resumed, sends_all_token_ids, num_computed_tokens, num_output_tokens,
-                   first_list);
-    }
     friend bool operator==(const Cached&, const Cached&) = default;
   };
 
@@ -187,11 +174,6 @@ struct SchedulerOutput {
   std::optional<RequestIndex> never_fits;
   std::shared_ptr<const KVConnectorMetadata> kv_connector_metadata;  ///< from the connector
 
-  void add_to(StateHash& hash) const {
-    hash.add_all(step, scheduled, scheduled_new_reqs, scheduled_cached_reqs, block_lists,
-                 spec_token_ids, total_num_scheduled_tokens, num_common_prefix_blocks, preempted,
-                 finished, new_block_ids, never_fits, kv_connector_metadata);
-  }
   friend bool operator==(const SchedulerOutput&, const SchedulerOutput&) = default;
 };
 

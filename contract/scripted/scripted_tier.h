@@ -93,7 +93,6 @@ class ScriptedTier final : public Cloning<ScriptedTier, SecondaryTier> {
     std::vector<OffloadKey> keys;
     std::vector<SlotId> slots;
     std::string req_id;
-    void add_to(StateHash& hash) const { hash.add_all(is_load, keys, slots, req_id); }
   };
 
   TierCall& note(std::string_view method, std::string_view request = {});

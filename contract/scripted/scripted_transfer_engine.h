@@ -23,7 +23,6 @@ class ScriptedTransferEngine final : public TransferEngine {
   struct Transfer {
     TransferJob job;
     TransferProgress progress = TransferProgress::kSubmitted;
-    void add_to(StateHash& hash) const { hash.add_all(job, progress); }
     friend bool operator==(const Transfer&, const Transfer&) = default;
   };
 

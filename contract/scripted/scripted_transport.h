@@ -52,8 +52,7 @@ struct ReadState : ReadSpec {
     return progress == TransferProgress::kSubmitted || progress == TransferProgress::kPart;
   }
   void add_to(StateHash& hash) const {
-    ReadSpec::add_to(hash);
-    hash.add_all(read, progress);
+    hash.add_all(static_cast<const ReadSpec&>(*this), read, progress);
   }
 };
 
@@ -72,8 +71,7 @@ struct NoticeState : Notice {
     fields.optional("delivered", &S::delivered, "waits until the rank looks");
   }
   void add_to(StateHash& hash) const {
-    Notice::add_to(hash);
-    hash.add_all(notice, delivered);
+    hash.add_all(static_cast<const Notice&>(*this), notice, delivered);
   }
 };
 

@@ -68,7 +68,6 @@ struct TierJob {
 struct JobResult {
   TierJobId job_id = 0;
   bool success = false;  ///< every block of the job was moved; of a failed job, any subset was
-  void add_to(StateHash& hash) const { hash.add_all(job_id, success); }
   friend bool operator==(const JobResult&, const JobResult&) = default;
 };
 

@@ -31,7 +31,6 @@
 #include <string>
 #include <vector>
 
-#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/offload/offloading_manager.h"
 #include "contract/tiering/secondary_tier.h"
@@ -52,7 +51,6 @@ struct TierTransferState {
   std::string req_id;
   std::vector<OffloadKey> keys;
   std::vector<SlotId> slots;  ///< one per key
-  void add_to(StateHash& hash) const { hash.add_all(id, tier, is_promotion, req_id, keys, slots); }
   friend bool operator==(const TierTransferState&, const TierTransferState&) = default;
 };
 

@@ -47,7 +47,6 @@
 #include <vector>
 
 #include "contract/core/declare.h"
-#include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/core/words.h"
 
@@ -145,9 +144,6 @@ struct Transfer {
   std::vector<std::uint32_t> cpu_blocks = {};
   std::uint32_t block_index = 0;  ///< of the first GPU block in its request
   bool has_event = true;          ///< of a load: the last readers of its blocks are known
-  void add_to(StateHash& hash) const {
-    hash.add_all(job_id, direction, gpu_blocks, cpu_blocks, block_index, has_event);
-  }
 };
 
 /// Appends a page per GPU block; block_index: the first one's place in its request.
@@ -179,7 +175,6 @@ struct Ended {
     fields.optional("succeeded", &S::succeeded, "whether all was copied");
     fields.optional("at_rest", &S::is_at_rest, "whether nothing touches its memory any more");
   }
-  void add_to(StateHash& hash) const { hash.add_all(job_id, direction, succeeded, is_at_rest); }
   friend bool operator==(const Ended&, const Ended&) = default;
 };
 
@@ -190,7 +185,6 @@ struct Content {
   Kind kind = Kind::kUnwritten;
   std::uint32_t block = 0;       ///< of kWritten: the GPU block that a forward wrote
   std::uint32_t generation = 0;  ///< of kWritten: which forward, from 1
-  void add_to(StateHash& hash) const { hash.add_all(kind, block, generation); }
   friend bool operator==(const Content&, const Content&) = default;
 };
 
@@ -199,7 +193,6 @@ struct Seen {
   std::uint32_t gpu_block = 0;
   Content content = {};
   std::uint32_t rank = 0;
-  void add_to(StateHash& hash) const { hash.add_all(gpu_block, content, rank); }
   friend bool operator==(const Seen&, const Seen&) = default;
 };
 

@@ -44,7 +44,6 @@ struct Chunk {
   std::size_t begin = 0;     ///< in the entry
   std::size_t size = 0;
   bool is_read = false;
-  void add_to(StateHash& hash) const { hash.add_all(entry, number, begin, size, is_read); }
 };
 
 struct ByteRange {

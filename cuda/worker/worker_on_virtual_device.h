@@ -70,9 +70,6 @@ class WorkerOnVirtualDevice : public RankDevice {
     std::vector<std::uint32_t> gpu_blocks = {};
     std::vector<std::uint32_t> cpu_pages = {};
     bool is_deferred = false;
-    void add_to(StateHash& hash) const {
-      hash.add_all(job_id, direction, gpu_blocks, cpu_pages, is_deferred);
-    }
   };
   /// Work that ran in part: the pages that it writes.
   struct Begun {
@@ -148,7 +145,6 @@ class WorkersOnVirtualDevices {
   struct Pending {
     worker::Ended ended = {};  ///< as far as is known
     std::uint32_t num_reports = 0;
-    void add_to(StateHash& hash) const { hash.add_all(ended, num_reports); }
   };
 
   /// Asks each rank what has ended.

@@ -16,7 +16,6 @@ namespace {
 struct SlotEntry {
   std::string id;
   std::vector<int> list;
-  void add_to(StateHash& hash) const { hash.add_all(id, list); }
 };
 
 TEST(SlotPool, TakesAgainWhatWasGivenBackWithItsStorage) {

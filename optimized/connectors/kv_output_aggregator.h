@@ -41,7 +41,6 @@ class MissingReports {
   struct Entry {
     std::string id;
     std::uint32_t num_missing = 0;
-    void add_to(StateHash& hash) const { hash.add_all(id, num_missing); }
   };
 
   NamedSlots<Entry> entries_;

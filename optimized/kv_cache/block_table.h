@@ -27,10 +27,6 @@ struct RequestBlocks {
   bool is_running = false;
   bool has_running_state = false;  ///< its last 1 + num_speculative_blocks are its own; Mamba align
 
-  void add_to(StateHash& hash) const {
-    hash.add_all(blocks, num_cached_blocks, last_state_block_idx, is_allocated, is_running,
-                 has_running_state);
-  }
   friend bool operator==(const RequestBlocks&, const RequestBlocks&) = default;
 };
 

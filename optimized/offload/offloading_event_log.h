@@ -54,7 +54,6 @@ class OffloadingEventLog {
   struct Record {
     std::size_t num_keys = 0;
     bool removed = false;
-    void add_to(StateHash& hash) const { hash.add_all(num_keys, removed); }
   };
 
   bool is_removed_ = false;

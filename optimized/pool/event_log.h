@@ -56,16 +56,12 @@ class EventLog {
     std::optional<std::uint32_t> lora_id;
     std::uint32_t num_hashes = 0;
     std::size_t num_tokens = 0;
-    void add_to(StateHash& hash) const {
-      hash.add_all(kind, has_parent, group_idx, block_size, lora_id, num_hashes, num_tokens);
-    }
   };
 
   /// An extra key; its text is a string.
   struct ExtraKeyRecord {
     bool is_mm = false;
     std::int64_t offset = 0;
-    void add_to(StateHash& hash) const { hash.add_all(is_mm, offset); }
   };
 
   class Reader;

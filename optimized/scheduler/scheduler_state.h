@@ -97,8 +97,6 @@ struct StepInFlight {
   std::uint64_t step = 0;
   std::vector<SchedulerOutput::Scheduled> scheduled;
   std::vector<RequestIndex> finished;
-
-  void add_to(StateHash& hash) const { hash.add_all(step, scheduled, finished); }
 };
 
 class SchedulerState final : private ConnectorHost, private GpuBlockPool {

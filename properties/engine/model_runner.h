@@ -44,7 +44,6 @@ class ModelRunner {
   struct Computed {
     std::uint32_t num_tokens = 0;   ///< by forwards that have run
     std::uint32_t num_pending = 0;  ///< at least, by those that have not
-    void add_to(StateHash& hash) const { hash.add_all(num_tokens, num_pending); }
   };
 
   /// What the model runner knows of a request. Enqueued forwards share the tokens: the rank samples
@@ -54,7 +53,6 @@ class ModelRunner {
     std::shared_ptr<std::vector<TokenId>> tokens;
     std::shared_ptr<const BlocksByGroup> blocks;
     std::shared_ptr<Computed> computed;
-    void add_to(StateHash& hash) const { hash.add_all(cache_salt, tokens, blocks, computed); }
   };
 
   /// A request's part of a forward, as planned.

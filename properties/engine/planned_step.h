@@ -19,7 +19,6 @@ namespace kvfence {
 struct Sampled {
   FlatLists<TokenId> tokens;  ///< by part
   bool is_there = false;
-  void add_to(StateHash& hash) const { hash.add_all(tokens, is_there); }
 };
 
 struct PlannedStep {

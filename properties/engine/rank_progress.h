@@ -80,7 +80,6 @@ class RankProgress {
   struct Done {
     std::uint32_t num_executed = 0;
     std::uint32_t num_polled = 0;
-    void add_to(StateHash& hash) const { hash.add_all(num_executed, num_polled); }
   };
 
   std::vector<std::uint32_t> whose(std::uint32_t Done::*num_done, std::optional<std::uint32_t> rank,

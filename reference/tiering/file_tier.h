@@ -65,9 +65,6 @@ class FileTier final : public TierFiles {
     std::vector<std::byte> block;
     std::uint64_t num_bytes = 0;
     std::set<std::uint64_t> flipped_bits;
-    void add_to(StateHash& hash) const {
-      hash.add_all(written_for, block, num_bytes, flipped_bits);
-    }
   };
 
   std::uint64_t right_size() const { return kBlockFileHeaderBytes + primary_.slot_bytes; }

@@ -56,14 +56,12 @@ class TieringOffloadingManager final : public TieringView {
     std::string req_id;
     OffloadKey key;
     SlotId slot = 0;
-    void add_to(StateHash& hash) const { hash.add_all(tier, req_id, key, slot); }
   };
 
   /// A tier that wants a request at request level.
   struct RequestLevel {
     std::string req_id;
     std::uint32_t tier = 0;
-    void add_to(StateHash& hash) const { hash.add_all(req_id, tier); }
   };
 
   void poll();

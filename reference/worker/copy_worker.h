@@ -19,7 +19,6 @@ struct WorkerForward {
   std::vector<std::uint32_t> reads;
   std::vector<std::uint32_t> writes;
   std::uint32_t generation = 0;
-  void add_to(StateHash& hash) const { hash.add_all(reads, writes, generation); }
 };
 
 class CopyWorker final : private StreamJobs<worker::Transfer, WorkerForward> {

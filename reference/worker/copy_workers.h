@@ -48,7 +48,6 @@ class CopyWorkers {
     std::uint32_t job_id = 0;
     worker::Direction direction = worker::Direction::kStore;
     std::vector<worker::Ended> reports = {};
-    void add_to(StateHash& hash) const { hash.add_all(job_id, direction, reports); }
   };
 
   /// Does it on every rank, or on none.

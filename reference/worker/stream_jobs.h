@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "contract/core/lists.h"
-#include "contract/core/state_digest.h"
 #include "contract/worker/worker.h"
 
 namespace kvfence::reference {
@@ -29,10 +28,6 @@ class StreamJobs {
     bool is_done = false;              ///< nothing is left to be done for it
     bool was_waited = false;           ///< its end is known to the host
     bool was_lost = false;             ///< its device was lost before the host knew its end
-    void add_to(StateHash& hash) const {
-      hash.add_all(transfer, num_forwards_before, fault, num_late_polls, has_begun, is_done,
-                   was_waited, was_lost);
-    }
 
     bool copies() const {
       return !transfer.gpu_blocks.empty() && fault != worker::Fault::kCopy &&

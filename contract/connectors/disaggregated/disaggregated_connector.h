@@ -49,7 +49,6 @@ struct NixlHandshake final : KVConnectorHandshakeMetadata {
 struct RemotePrefill {
   std::string request;
   KVTransferParams params;
-  void add_to(StateHash& hash) const { hash.add_all(request, params); }
   friend bool operator==(const RemotePrefill&, const RemotePrefill&) = default;
 };
 
@@ -64,7 +63,6 @@ struct ProducerMetadata final : KVConnectorMetadata {
       fields.add("request", &Send::request, "the finished request");
       fields.add("expires", &Send::expires, "given back unread then");
     }
-    void add_to(StateHash& hash) const { hash.add_all(request, expires); }
   };
   std::vector<std::string> reqs_in_batch;       ///< got blocks; a consumer may read them later
   std::vector<std::string> reqs_not_processed;  ///< finished, and no consumer will read them
@@ -89,9 +87,6 @@ struct ConsumerMetadata final : KVConnectorMetadata {
       fields.add("remote_request", &S::remote_request, "the producer's request");
       fields.optional("local_blocks", &S::local_blocks, "into; none: a notice alone");
       fields.optional("remote_blocks", &S::remote_blocks, "from, one by one");
-    }
-    void add_to(StateHash& hash) const {
-      hash.add_all(request, remote_request, local_blocks, remote_blocks);
     }
   };
   std::vector<Receive> reqs_to_recv;    ///< in the order in which they came

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 
 namespace kvfence {
@@ -27,16 +26,12 @@ struct ReadSpec {
   std::string remote_request;     ///< the producer's
   std::vector<BlockId> local_blocks;
   std::vector<BlockId> remote_blocks;
-  void add_to(StateHash& hash) const {
-    hash.add_all(rank, remote_rank, request, remote_request, local_blocks, remote_blocks);
-  }
   friend bool operator==(const ReadSpec&, const ReadSpec&) = default;
 };
 
 struct ReadResult {
   ReadId read = 0;
   bool success = true;
-  void add_to(StateHash& hash) const { hash.add_all(read, success); }
   friend bool operator==(const ReadResult&, const ReadResult&) = default;
 };
 
@@ -46,7 +41,6 @@ struct Notice {
   std::uint32_t remote_rank = 0;      ///< the receiver, the producer's
   bool is_heartbeat = false;          ///< keep them; else they are no longer needed
   std::vector<std::string> requests;  ///< the producer's; one, unless a heartbeat
-  void add_to(StateHash& hash) const { hash.add_all(rank, remote_rank, is_heartbeat, requests); }
   friend bool operator==(const Notice&, const Notice&) = default;
 };
 

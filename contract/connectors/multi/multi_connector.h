@@ -58,7 +58,6 @@ constexpr ChildJob child_job(JobId job, std::uint32_t num_children) {
 struct ExtraAsyncSaves {
   std::string request;
   std::uint32_t saves = 0;  ///< at least 1
-  void add_to(StateHash& hash) const { hash.add_all(request, saves); }
   friend bool operator==(const ExtraAsyncSaves&, const ExtraAsyncSaves&) = default;
 };
 
@@ -71,7 +70,6 @@ struct ChosenConnector {
     fields.add("request", &ChosenConnector::request, "the request");
     fields.add("child", &ChosenConnector::child, "the child that loads it");
   }
-  void add_to(StateHash& hash) const { hash.add_all(request, child); }
 };
 
 /// What the scheduler's half sends to the workers for a step.
@@ -102,7 +100,6 @@ struct ClientParams {
     fields.add("request", &ClientParams::request, "the request");
     fields.add("params", &ClientParams::params, "those of the one child with some");
   }
-  void add_to(StateHash& hash) const { hash.add_all(request, params); }
 };
 
 /// The scheduler's half. Requires: at least one child; several groups only with

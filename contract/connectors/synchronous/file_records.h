@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/core/state_digest.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_spec.h"
 #include "contract/scripted/scripted_kv_cache.h"
@@ -31,7 +30,6 @@ struct FileTransfer {
     fields.add("num_tokens", &S::num_tokens, "leading ones");
     fields.add("blocks", &S::blocks, "whose slots");
   }
-  void add_to(StateHash& hash) const { hash.add_all(request, store, folder, num_tokens, blocks); }
 };
 
 /// DecodeBenchConnector: blocks that a step fills for a request. Upstream's reqs_to_fill.
@@ -46,7 +44,6 @@ struct BlockFill {
     fields.add("num_tokens", &S::num_tokens, "how many");
     fields.add("blocks", &S::blocks, "by group");
   }
-  void add_to(StateHash& hash) const { hash.add_all(request, num_tokens, blocks); }
 };
 
 /// A file that was read into blocks, or written from them.

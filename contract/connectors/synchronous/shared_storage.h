@@ -60,7 +60,6 @@ struct StoredFile {
     fields.optional("whole", &S::whole, "it can be loaded");
     fields.add("symbols", &S::symbols, "by token, of a whole one");
   }
-  void add_to(StateHash& hash) const { hash.add_all(folder, layer, whole, symbols); }
 };
 
 /// What can go wrong with a file, in the order of the operations of saving and loading.

@@ -106,7 +106,6 @@ class DisaggregatedConsumer final
   struct Known {
     bool has_received = false;
     std::uint32_t lease = 0;  ///< of one that is being renewed
-    void add_to(StateHash& hash) const { hash.add_all(has_received, lease); }
   };
 
   /// A remote request, in a slot that another one reuses when no request needs this one.
@@ -114,7 +113,6 @@ class DisaggregatedConsumer final
     std::string id;                  ///< of the remote request
     std::uint32_t num_requests = 0;  ///< that asked for it and still need it
     std::uint64_t named_in = 0;      ///< the heartbeat that named it last
-    void add_to(StateHash& hash) const { hash.add_all(id, num_requests, named_in); }
   };
 
   bool is_received(RequestIndex request) const {

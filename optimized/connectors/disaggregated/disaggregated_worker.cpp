@@ -98,7 +98,6 @@ class DisaggregatedProducerWorker final
     std::uint32_t num_missing = 0;  ///< readers that are not done with it
     Seconds expires = 0;            ///< if it is in the heap
     std::uint64_t number = 0;       ///< of its deadline, in the order of setting
-    void add_to(StateHash& hash) const { hash.add_all(id, num_missing, expires, number); }
   };
 
   /// The order of the heap.
@@ -235,7 +234,6 @@ class DisaggregatedConsumerWorker final
     std::string request;
     std::vector<BlockId> local_blocks;
     std::uint32_t num_reads = 0;  ///< that have not ended
-    void add_to(StateHash& hash) const { hash.add_all(request, local_blocks, num_reads); }
   };
 
   void start_reads(const ConsumerMetadata::Receive& receive) {

@@ -294,7 +294,6 @@ class FencingConnectorScheduler final
     std::vector<BlockId> block_ids;  ///< 0: not there, or allocated again
     std::uint32_t cursor = 0;        ///< the next offloaded block to store
     std::uint32_t num_hit_blocks = 0;
-    void add_to(StateHash& hash) const { hash.add_all(keys, block_ids, cursor, num_hit_blocks); }
   };
 
   /// A known request, in a slot that another one reuses later.
@@ -307,17 +306,11 @@ class FencingConnectorScheduler final
     bool is_request_level = false;  ///< a loaded prefix is stored again
     bool is_known = false;
     bool is_finished = false;
-
-    void add_to(StateHash& hash) const {
-      hash.add_all(id, tables, num_local_tokens, max_offload_tokens, first_job, is_request_level,
-                   is_known, is_finished);
-    }
   };
 
   struct KeyRef {
     GroupId group = 0;
     std::uint32_t index = 0;
-    void add_to(StateHash& hash) const { hash.add_all(group, index); }
   };
 
   /// A job under way, in a list of its request.
@@ -332,11 +325,6 @@ class FencingConnectorScheduler final
     std::uint32_t next_of_request = kNone;
     std::vector<KeyRef> keys;
     std::vector<BlockId> unwatched;  ///< blocks to watch once the request is finished
-
-    void add_to(StateHash& hash) const {
-      hash.add_all(id, tracked, num_pending, is_store, has_failed, flushed_in, previous_of_request,
-                   next_of_request, keys, unwatched);
-    }
   };
 
   /// A place in a table of a windowed group.
@@ -344,7 +332,6 @@ class FencingConnectorScheduler final
     std::uint32_t tracked = 0;
     GroupId group = 0;
     std::uint32_t index = 0;
-    void add_to(StateHash& hash) const { hash.add_all(tracked, group, index); }
   };
 
   std::uint32_t num_groups() const { return static_cast<std::uint32_t>(groups_.size()); }

@@ -135,7 +135,6 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
     std::string id;
     std::uint32_t first_store = kNone;  ///< of those under way, the newest
     bool is_finished = false;           ///< it waits for the end of its stores
-    void add_to(StateHash& hash) const { hash.add_all(id, first_store, is_finished); }
   };
 
   // ---- Hold ----

@@ -49,10 +49,6 @@ struct TransferUnderWay {
   std::uint32_t owner = kNone;
   std::uint32_t previous = kNone;
   std::uint32_t next = kNone;
-
-  void add_to(StateHash& hash) const {
-    hash.add_all(job, is_store, request, gpu_blocks, owner, previous, next);
-  }
 };
 
 /// Transfers by number, in slots that keep their storage.

@@ -214,7 +214,6 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   struct Table {
     std::vector<BlockId> block_ids;
     std::uint32_t place = 0;  ///< of the next block to look at
-    void add_to(StateHash& hash) const { hash.add_all(block_ids, place); }
   };
 
   /// The record of a request, in a place that the next request of its index reuses.
@@ -226,10 +225,6 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     bool is_loading = false;
     std::vector<BlockId> load_gpu_blocks;
     std::vector<BlockId> load_cpu_blocks;
-
-    void add_to(StateHash& hash) const {
-      hash.add_all(is_known, tables, hit, pinned, is_loading, load_gpu_blocks, load_cpu_blocks);
-    }
   };
 
   /// A store event; block k goes to block k under key k.
@@ -238,8 +233,6 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     std::vector<BlockId> gpu_blocks;
     std::vector<BlockId> cpu_blocks;
     FlatLists<char> keys;
-
-    void add_to(StateHash& hash) const { hash.add_all(num_reports, gpu_blocks, cpu_blocks, keys); }
   };
 
   std::uint32_t num_groups() const { return static_cast<std::uint32_t>(groups_.size()); }

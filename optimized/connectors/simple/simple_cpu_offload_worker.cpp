@@ -28,7 +28,6 @@ class EventQueue {
   struct Event {
     JobId event = 0;
     std::vector<std::string> requests;  ///< of a load
-    void add_to(StateHash& hash) const { hash.add_all(event, requests); }
   };
 
   bool empty() const { return size_ == 0; }
@@ -116,7 +115,6 @@ class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVCo
   struct Direction {
     EventQueue events;          ///< submitted, not reported
     std::optional<JobId> mark;  ///< the greatest event that ended
-    void add_to(StateHash& hash) const { hash.add_all(events, mark); }
   };
   static constexpr std::size_t kLoads = 0;
   static constexpr std::size_t kStores = 1;

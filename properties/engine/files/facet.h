@@ -21,7 +21,6 @@ struct Computed {
   std::uint32_t first_token = 0;
   std::vector<TokenId> tokens;
   BlocksByGroup table;
-  void add_to(StateHash& hash) const { hash.add_all(first_token, tokens, table); }
 };
 
 class Facet {

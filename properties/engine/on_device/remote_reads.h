@@ -32,7 +32,6 @@ class RemoteReads final : public ReadCarrier {
   struct Begun {
     ReadSpec spec;
     bool has_ended = false;
-    void add_to(StateHash& hash) const { hash.add_all(spec, has_ended); }
   };
 
   std::vector<EngineRank>* producer_ = nullptr;

@@ -207,7 +207,6 @@ class DisaggregatedConsumer final
   struct Lease {
     std::string request;
     std::string remote_request;
-    void add_to(StateHash& hash) const { hash.add_all(request, remote_request); }
   };
 
   // Upstream notes that a transfer was triggered in the request's own params.

@@ -80,7 +80,6 @@ class DisaggregatedProducerWorker final
     std::string request;
     std::optional<Seconds> expires;
     std::set<std::uint32_t> done_ranks;  ///< the consumer's that said so
-    void add_to(StateHash& hash) const { hash.add_all(request, expires, done_ranks); }
   };
 
   Expected* find(const std::string& request) {
@@ -195,7 +194,6 @@ class DisaggregatedConsumerWorker final
   struct Read {
     std::string request;
     std::vector<BlockId> local_blocks;
-    void add_to(StateHash& hash) const { hash.add_all(request, local_blocks); }
   };
 
   // Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py get_target_remote_ranks

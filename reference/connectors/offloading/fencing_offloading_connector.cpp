@@ -194,7 +194,6 @@ class FencingOffloadingConnector final
   struct GroupState {
     std::vector<BlockId> block_ids;       ///< as the steps reported them; 0: not there any more
     std::uint32_t next_stored_block = 0;  ///< the cursor, in offloaded blocks
-    void add_to(StateHash& hash) const { hash.add_all(block_ids, next_stored_block); }
   };
 
   struct RequestState {
@@ -204,10 +203,6 @@ class FencingOffloadingConnector final
     std::uint32_t num_cached_tokens = 0;  ///< of the last lookup: local and found
     bool is_finished = false;
     std::vector<GroupState> groups;
-    void add_to(StateHash& hash) const {
-      hash.add_all(max_offload_tokens, request_level, num_local_tokens, num_cached_tokens,
-                   is_finished, groups);
-    }
   };
 
   struct Job {
@@ -218,10 +213,6 @@ class FencingOffloadingConnector final
     std::vector<OffloadKey> keys;                ///< in the order of planning
     std::vector<BlockId> windowed_blocks;        ///< stores: sources in windowed groups
     std::vector<BlockId> full_attention_blocks;  ///< stores: sources in the other groups
-    void add_to(StateHash& hash) const {
-      hash.add_all(request, is_store, num_pending_workers, has_failed, keys, windowed_blocks,
-                   full_attention_blocks);
-    }
   };
 
   // Groups.

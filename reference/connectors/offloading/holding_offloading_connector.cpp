@@ -154,7 +154,6 @@ class HoldingOffloadingConnector final
   struct RequestState {
     std::vector<BlockId> block_ids;       ///< as the steps reported them
     std::uint32_t next_stored_block = 0;  ///< the cursor, in offloaded blocks
-    void add_to(StateHash& hash) const { hash.add_all(block_ids, next_stored_block); }
   };
 
   bool is_being_loaded(OffloadKeyView key) const {

@@ -194,7 +194,6 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   struct Pin {
     RequestIndex request = 0;
     BlocksByGroup hit;
-    void add_to(StateHash& hash) const { hash.add_all(request, hit); }
   };
 
   struct Load {
@@ -203,9 +202,6 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     std::vector<BlockId> gpu_blocks;
     std::vector<BlockId> cpu_blocks;
     bool is_sent = false;  ///< some metadata has it
-    void add_to(StateHash& hash) const {
-      hash.add_all(request, id, gpu_blocks, cpu_blocks, is_sent);
-    }
   };
 
   /// Eager: what is known of a request whose blocks are stored.
@@ -213,7 +209,6 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     RequestIndex request = 0;
     BlocksByGroup block_ids;          ///< as the steps reported them
     std::vector<std::size_t> places;  ///< by group: blocks stored or passed over
-    void add_to(StateHash& hash) const { hash.add_all(request, block_ids, places); }
   };
 
   struct Store {
@@ -222,9 +217,6 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     std::vector<BlockId> cpu_blocks;
     std::vector<std::string> keys;
     std::uint32_t num_reports = 0;  ///< workers that are done
-    void add_to(StateHash& hash) const {
-      hash.add_all(event, gpu_blocks, cpu_blocks, keys, num_reports);
-    }
   };
 
   /// What became of one block of a request.

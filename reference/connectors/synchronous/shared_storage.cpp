@@ -97,7 +97,6 @@ class MapStorage final : public StorageWorld {
   struct File {
     bool whole = true;
     std::vector<KVSymbol> symbols;
-    void add_to(StateHash& hash) const { hash.add_all(whole, symbols); }
   };
   using Folder = std::map<std::uint32_t, File>;  ///< by layer
 
