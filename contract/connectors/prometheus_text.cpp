@@ -35,10 +35,7 @@ void append_escaped(std::string& out, std::string_view text, bool escape_quotes)
 }
 
 void append_labels(std::string& out, std::vector<PrometheusLabel> labels) {
-  std::sort(labels.begin(), labels.end(),
-            [](const PrometheusLabel& left, const PrometheusLabel& right) {
-              return left.name < right.name;
-            });
+  std::ranges::sort(labels, {}, &PrometheusLabel::name);
   std::string_view before = "{";
   for (const PrometheusLabel& label : labels) {
     out += before;

@@ -3,12 +3,14 @@
 /// Lists that are used as sets.
 
 #include <algorithm>
+#include <functional>
 
 namespace kvfence {
 
 /// std::ranges::contains of C++23.
-bool contains(const auto& list, const auto& element) {
-  return std::ranges::find(list, element) != std::ranges::end(list);
+template <class Projection = std::identity>
+bool contains(const auto& list, const auto& element, Projection projection = {}) {
+  return std::ranges::find(list, element, projection) != std::ranges::end(list);
 }
 
 /// Sorts a list, and keeps one of equal elements.

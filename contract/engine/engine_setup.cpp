@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "contract/connectors/multi/multi_connector.h"
+#include "contract/core/lists.h"
 
 namespace kvfence {
 namespace engine {
@@ -80,7 +81,7 @@ class Preparation {
     if (!config_.has_connector()) return true;
     const ConnectorList* all = &*config_.connectors;
     if (const auto* const multi = config_.connector<MultiRecord>()) all = &multi->children;
-    return std::all_of(all->begin(), all->end(), [](const ConnectorRecord& record) {
+    return std::ranges::all_of(*all, [](const ConnectorRecord& record) {
       return std::holds_alternative<offloading::Record>(record.as_variant()) ||
              std::holds_alternative<simple::Record>(record.as_variant()) ||
              std::holds_alternative<nixl::Record>(record.as_variant());
@@ -121,9 +122,7 @@ class Preparation {
                      "(offloading ...), (simple ...), (example ...), (decode_bench ...), "
                      "(nixl ...) or (scripted ...)");
       }
-      const bool is_there =
-          std::any_of(setup_.children.begin(), setup_.children.end(),
-                      [&](const ChildSetup& other) { return other.kind == *kind; });
+      const bool is_there = contains(setup_.children, *kind, &ChildSetup::kind);
       if (is_there && *kind != ConnectorKind::kScripted) {
         return error("two children of one kind", "each kind once, except (scripted ...)");
       }
@@ -219,9 +218,8 @@ class Preparation {
       return error(std::to_string(scheduler.kv_cache.groups.size()) + " groups under (multi ...)",
                    "one group, before rule multi_connector_hma");
     }
-    const bool all_take_groups =
-        std::all_of(setup_.children.begin(), setup_.children.end(),
-                    [](const ChildSetup& child) { return child.scripted.hma; });
+    const bool all_take_groups = std::ranges::all_of(
+        setup_.children, [](const ChildSetup& child) { return child.scripted.hma; });
     if (!all_take_groups && scheduler.kv_cache.groups.size() > 1) {
       return error(std::to_string(scheduler.kv_cache.groups.size()) + " groups",
                    "one group, for children without hma");

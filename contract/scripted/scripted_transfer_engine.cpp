@@ -26,7 +26,7 @@ void ScriptedTransferEngine::get_finished(std::vector<TransferResult>& out) {
     const auto has_that_job = [&](const Transfer& transfer) {
       return transfer.job.job == result.job;
     };
-    const auto at = std::find_if(transfers_.begin(), transfers_.end(), has_that_job);
+    const auto at = std::ranges::find_if(transfers_, has_that_job);
     if (at == transfers_.end()) continue;  // reported again
     transfers_.erase(at);
     reported_.push_back(result);
@@ -59,8 +59,7 @@ bool ScriptedTransferEngine::advance(JobId job, TransferProgress progress,
 }
 
 bool ScriptedTransferEngine::report_again(JobId job) {
-  const auto at = std::find_if(reported_.begin(), reported_.end(),
-                               [&](const TransferResult& result) { return result.job == job; });
+  const auto at = std::ranges::find(reported_, job, &TransferResult::job);
   if (at == reported_.end()) return false;
   ended_.push_back(*at);
   return true;

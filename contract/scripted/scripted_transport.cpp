@@ -7,8 +7,7 @@ namespace {
 
 template <class Notices>
 auto find_notice(Notices& notices, NoticeId number) {
-  return std::find_if(notices.begin(), notices.end(),
-                      [number](const auto& sent) { return sent.notice == number; });
+  return std::ranges::find(notices, number, &NoticeState::notice);
 }
 
 }  // namespace
@@ -27,8 +26,7 @@ void ScriptedTransport::get_finished_reads(std::uint32_t rank, std::vector<ReadR
   out.clear();
   std::vector<ReadId> of_others;
   for (const ReadId number : ended_) {
-    const auto at = std::find_if(reads_.begin(), reads_.end(),
-                                 [number](const ReadState& read) { return read.read == number; });
+    const auto at = std::ranges::find(reads_, number, &ReadState::read);
     if (at->rank != rank) {
       of_others.push_back(number);
       continue;
@@ -79,7 +77,7 @@ bool ScriptedTransport::advance_clock(Seconds seconds) {
 }
 
 bool ScriptedTransport::advance(ReadId read, TransferProgress progress) {
-  const auto at = std::find_if(reads_.begin(), reads_.end(), [read](const ReadState& candidate) {
+  const auto at = std::ranges::find_if(reads_, [read](const ReadState& candidate) {
     return candidate.read == read && candidate.is_under_way();
   });
   if (at == reads_.end()) return false;

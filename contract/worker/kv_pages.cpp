@@ -6,8 +6,7 @@ namespace kvfence::engine {
 
 KVPages::KVPages(const std::vector<KVPage>& pages) {
   for (const KVPage& page : pages) {
-    std::copy(page.symbols.begin(), page.symbols.end(),
-              add(page.rank, page.number, page.symbols.size()).begin());
+    std::ranges::copy(page.symbols, add(page.rank, page.number, page.symbols.size()).begin());
   }
 }
 

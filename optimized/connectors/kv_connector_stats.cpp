@@ -107,10 +107,9 @@ OffloadPromMetrics::Series& OffloadPromMetrics::series_of(Engine& engine,
   for (std::size_t place : engine.series) {
     if (all_series_[place].transfer_type == transfer_type) return all_series_[place];
   }
-  const auto found =
-      std::find_if(all_series_.begin(), all_series_.end(), [&](const Series& series) {
-        return series.labelvalues == engine.labelvalues && series.transfer_type == transfer_type;
-      });
+  const auto found = std::ranges::find_if(all_series_, [&](const Series& series) {
+    return series.labelvalues == engine.labelvalues && series.transfer_type == transfer_type;
+  });
   engine.series.push_back(static_cast<std::size_t>(found - all_series_.begin()));
   if (found != all_series_.end()) return *found;
   Series& series = all_series_.emplace_back();

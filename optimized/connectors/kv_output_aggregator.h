@@ -89,9 +89,7 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
 
   /// One entry per job, ascending.
   static void add_up(std::vector<CompletedJob>& jobs) {
-    std::sort(jobs.begin(), jobs.end(), [](const CompletedJob& left, const CompletedJob& right) {
-      return left.job < right.job;
-    });
+    std::ranges::sort(jobs, {}, &CompletedJob::job);
     std::size_t size = 0;
     for (const CompletedJob& job : jobs) {
       if (size == 0 || jobs[size - 1].job != job.job) {

@@ -26,8 +26,7 @@ KVCacheCoordinator::KVCacheCoordinator(const KVCacheManagerConfig& config)
   const auto is_full = [](const SpecGroup& group) { return group.spec.is_full_attention(); };
   for (GroupId group = 0; group < config.groups.size(); ++group) {
     const KVCacheSpec& spec = config.groups[group];
-    auto at = std::find_if(spec_groups_.begin(), spec_groups_.end(),
-                           [&spec](const SpecGroup& other) { return other.spec == spec; });
+    auto at = std::ranges::find(spec_groups_, spec, &SpecGroup::spec);
     if (at == spec_groups_.end()) {
       const auto after = spec.is_full_attention()
                              ? std::find_if_not(spec_groups_.begin(), spec_groups_.end(), is_full)
@@ -42,9 +41,7 @@ KVCacheCoordinator::KVCacheCoordinator(const KVCacheManagerConfig& config)
 
   groups_.reserve(config.groups.size());
   for (GroupId group = 0; group < config.groups.size(); ++group) {
-    const auto at =
-        std::find_if(spec_groups_.begin(), spec_groups_.end(),
-                     [&](const SpecGroup& other) { return other.spec == config.groups[group]; });
+    const auto at = std::ranges::find(spec_groups_, config.groups[group], &SpecGroup::spec);
     groups_.emplace_back(config, group, at->use_eagle, pool_);
   }
 }
@@ -141,9 +138,8 @@ std::int64_t KVCacheCoordinator::num_blocks_taken(const SlotDemand& demand,
 }
 
 bool KVCacheCoordinator::table_shrinks(const SlotDemand& demand) {
-  return std::any_of(groups_.begin(), groups_.end(), [&demand](SingleTypeKVCacheManager& group) {
-    return group.table_shrinks(demand);
-  });
+  return std::ranges::any_of(
+      groups_, [&demand](SingleTypeKVCacheManager& group) { return group.table_shrinks(demand); });
 }
 
 void KVCacheCoordinator::allocate_new_computed_blocks(const SlotDemand& demand,
@@ -175,7 +171,7 @@ std::uint32_t KVCacheCoordinator::num_tokens_to_cache(const SingleTypeKVCacheMan
 
 bool KVCacheCoordinator::has_full_blocks(RequestIndex request,
                                          std::uint32_t num_computed_tokens) const {
-  return std::all_of(groups_.begin(), groups_.end(), [&](const SingleTypeKVCacheManager& group) {
+  return std::ranges::all_of(groups_, [&](const SingleTypeKVCacheManager& group) {
     return group.has_full_blocks(request, num_computed_tokens);
   });
 }

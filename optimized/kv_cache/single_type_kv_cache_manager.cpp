@@ -83,9 +83,8 @@ std::int64_t SingleTypeKVCacheManager::num_skipped_tokens(std::int64_t num_compu
 /// The blocks of a hit that leave the free queue when they are touched.
 std::int64_t SingleTypeKVCacheManager::num_evictable_blocks(const BlockPool& pool,
                                                             std::span<const BlockId> hit) const {
-  return std::count_if(hit.begin(), hit.end(), [&pool](BlockId block) {
-    return block != kNullBlockId && pool.ref_cnt(block) == 0;
-  });
+  return std::ranges::count_if(
+      hit, [&pool](BlockId block) { return block != kNullBlockId && pool.ref_cnt(block) == 0; });
 }
 
 std::int64_t SingleTypeKVCacheManager::get_num_blocks_to_allocate(const BlockPool& pool,

@@ -178,10 +178,9 @@ class StepPlanner {
   /// running places.
   void take_back(RequestIndex victim) {
     const std::uint32_t place = state_.running.place_of(victim);
-    const auto entry = std::lower_bound(out_.scheduled.begin(), out_.scheduled.end(), place,
-                                        [this](const Scheduled& other, std::uint32_t wanted) {
-                                          return state_.running.place_of(other.request) < wanted;
-                                        });
+    const auto entry = std::ranges::lower_bound(
+        out_.scheduled, place, {},
+        [this](const Scheduled& other) { return state_.running.place_of(other.request); });
     budget_ += std::exchange(entry->num_tokens, 0);
     ++num_dropped_;
   }

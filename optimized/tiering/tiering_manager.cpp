@@ -286,8 +286,7 @@ void TieringOffloadingManager::jobs(std::vector<TierTransferState>& out) const {
       shown.slots.push_back(policy().slot(block));
     }
   });
-  std::sort(out.begin(), out.end(),
-            [](const TierTransferState& a, const TierTransferState& b) { return a.id < b.id; });
+  std::ranges::sort(out, {}, &TierTransferState::id);
 }
 
 void TieringOffloadingManager::add_to(StateHash& hash) const {

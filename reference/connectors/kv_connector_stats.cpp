@@ -22,10 +22,9 @@ double total_time(const std::vector<OffloadingOperationMetrics>& ops) {
 }
 
 double count_up_to(const std::vector<OffloadingOperationMetrics>& ops, double bound) {
-  const auto count =
-      std::count_if(ops.begin(), ops.end(), [&](const OffloadingOperationMetrics& op) {
-        return static_cast<double>(op.op_size) <= bound;
-      });
+  const auto count = std::ranges::count_if(ops, [&](const OffloadingOperationMetrics& op) {
+    return static_cast<double>(op.op_size) <= bound;
+  });
   return static_cast<double>(count);
 }
 
@@ -33,9 +32,7 @@ double count_up_to(const std::vector<OffloadingOperationMetrics>& ops, double bo
 
 std::vector<OffloadingOperationMetrics>& OffloadingConnectorStats::operations_of(
     const std::string& transfer_type) {
-  const auto found = std::find_if(data_.begin(), data_.end(), [&](const TransferOperations& each) {
-    return each.transfer_type == transfer_type;
-  });
+  const auto found = std::ranges::find(data_, transfer_type, &TransferOperations::transfer_type);
   if (found != data_.end()) return found->ops;
   data_.push_back({transfer_type, {}});
   return data_.back().ops;
@@ -70,8 +67,8 @@ void OffloadingConnectorStats::reduce(std::vector<TransferTotals>& out) const {
 // Source: vLLM v0.23.0 v1/.../multi_connector.py MultiKVConnectorStats.aggregate
 void StatsByClass::aggregate(const std::string& connector_class,
                              std::span<const TransferOperations> data) {
-  auto at = std::find_if(of_classes_.begin(), of_classes_.end(),
-                         [&](const auto& each) { return each.first == connector_class; });
+  auto at = std::ranges::find_if(of_classes_,
+                                 [&](const auto& each) { return each.first == connector_class; });
   if (at == of_classes_.end()) at = of_classes_.insert(at, {connector_class, {}});
   at->second.aggregate(data);
 }
@@ -96,9 +93,7 @@ void OffloadPromMetrics::observe(std::span<const TransferOperations> data,
   for (const TransferOperations& each : data) {
     std::vector<std::string> labelvalues = engine->second;
     labelvalues.push_back(each.transfer_type);
-    auto series = std::find_if(all_series_.begin(), all_series_.end(), [&](const Series& known) {
-      return known.labelvalues == labelvalues;
-    });
+    auto series = std::ranges::find(all_series_, labelvalues, &Series::labelvalues);
     if (series == all_series_.end()) series = all_series_.insert(series, {labelvalues, {}});
     series->ops.insert(series->ops.end(), each.ops.begin(), each.ops.end());
   }

@@ -16,8 +16,7 @@ OffloadKeyView key_of(const OffloadKey& ghost) { return ghost; }
 /// The place of the key in a list of blocks or of ghosts; its end if it is not there.
 template <class List>
 auto find_key(List& list, OffloadKeyView key) {
-  return std::find_if(list.begin(), list.end(),
-                      [key](const auto& element) { return key_of(element) == key; });
+  return std::ranges::find_if(list, [key](const auto& element) { return key_of(element) == key; });
 }
 
 template <class List>
@@ -45,7 +44,7 @@ auto* find_block(Lists& lists, OffloadKeyView key) {
 /// The oldest block that may go: idle, and not protected. The list's end if there is none.
 auto find_victim(const std::vector<PolicyEntry>& blocks,
                  std::span<const OffloadKeyView> protected_keys) {
-  return std::find_if(blocks.begin(), blocks.end(), [&](const PolicyEntry& block) {
+  return std::ranges::find_if(blocks, [&](const PolicyEntry& block) {
     return block.status.ref_cnt == 0 && !contains(protected_keys, block.key);
   });
 }

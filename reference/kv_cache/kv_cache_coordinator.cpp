@@ -74,9 +74,8 @@ void KVCacheCoordinator::verify_and_split_kv_cache_groups() {
   for (GroupId group = 0; group < num_groups(); ++group) {
     const KVCacheSpec& spec = managers_[group]->spec();
     std::vector<std::vector<GroupId>>& list = spec.is_full_attention() ? spec_groups_ : others;
-    const auto same = std::find_if(list.begin(), list.end(), [&](const auto& group_ids) {
-      return managers_[group_ids.front()]->spec() == spec;
-    });
+    const auto same = std::ranges::find_if(
+        list, [&](const auto& group_ids) { return managers_[group_ids.front()]->spec() == spec; });
     if (same != list.end()) {
       same->push_back(group);
     } else {
@@ -164,8 +163,8 @@ std::int64_t KVCacheCoordinator::num_blocks_taken(const Allocation& allocation) 
 }
 
 bool KVCacheCoordinator::table_shrinks(const Allocation& allocation) const {
-  return std::any_of(managers_.begin(), managers_.end(),
-                     [&](const auto& manager) { return manager->table_shrinks(allocation); });
+  return std::ranges::any_of(
+      managers_, [&](const auto& manager) { return manager->table_shrinks(allocation); });
 }
 
 // First the hits and external blocks of all groups, then the new blocks of all groups. Without the
@@ -210,7 +209,7 @@ void KVCacheCoordinator::cache_blocks(const KVRequest& request, std::size_t num_
 }
 
 bool KVCacheCoordinator::has_blocks_for(RequestIndex request, std::size_t num_tokens) const {
-  return std::all_of(managers_.begin(), managers_.end(), [&](const auto& manager) {
+  return std::ranges::all_of(managers_, [&](const auto& manager) {
     return num_tokens / manager->spec().block_size <= manager->num_token_blocks(request);
   });
 }

@@ -166,7 +166,7 @@ std::size_t SingleTypeKVCacheManager::num_token_blocks(RequestIndex request) con
 // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py free
 void SingleTypeKVCacheManager::free(BlockPool& pool, RequestIndex request) {
   std::vector<BlockId> table = take_table(request);
-  std::reverse(table.begin(), table.end());
+  std::ranges::reverse(table);
   free_to_tail(pool, table);
   num_cached_block_.erase(request);
 }
@@ -253,9 +253,9 @@ std::span<const BlockId> SingleTypeKVCacheManager::hit_of(const Allocation& allo
 // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py _get_num_evictable_blocks
 std::size_t SingleTypeKVCacheManager::get_num_evictable_blocks(const BlockPool& pool,
                                                                std::span<const BlockId> blocks) {
-  return static_cast<std::size_t>(std::count_if(
-      blocks.begin(), blocks.end(),
-      [&pool](BlockId block) { return block != kNullBlockId && pool.ref_cnt(block) == 0; }));
+  return static_cast<std::size_t>(std::ranges::count_if(blocks, [&pool](BlockId block) {
+    return block != kNullBlockId && pool.ref_cnt(block) == 0;
+  }));
 }
 
 std::vector<BlockId> SingleTypeKVCacheManager::append_new_blocks(BlockPool& pool,

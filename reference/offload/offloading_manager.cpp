@@ -18,9 +18,8 @@ OffloadingManager::OffloadingManager(const OffloadingManagerConfig& config)
 ErrorCode OffloadingManager::lookup(std::span<const OffloadKeyView> keys, std::uint32_t& num_hits) {
   if (config_.rules.lookup_by_key) return ErrorCode::kNotInProfile;
   for (const OffloadKeyView key : keys) count(key);
-  const auto miss = std::find_if(keys.begin(), keys.end(), [&](OffloadKeyView key) {
-    return !is_held(key) || is_not_ready(key);
-  });
+  const auto miss = std::ranges::find_if(
+      keys, [&](OffloadKeyView key) { return !is_held(key) || is_not_ready(key); });
   num_hits = static_cast<std::uint32_t>(miss - keys.begin());
   return ErrorCode::kNone;
 }
@@ -42,9 +41,9 @@ void OffloadingManager::touch(std::span<const OffloadKeyView> keys) { policy_.to
 ErrorCode OffloadingManager::prepare_load(std::span<const OffloadKeyView> keys,
                                           std::vector<SlotId>& slots) {
   const auto is_missing = [&](OffloadKeyView key) { return !is_held(key); };
-  if (std::any_of(keys.begin(), keys.end(), is_missing)) return ErrorCode::kUnknownKey;
+  if (std::ranges::any_of(keys, is_missing)) return ErrorCode::kUnknownKey;
   const auto is_pending = [&](OffloadKeyView key) { return is_not_ready(key); };
-  if (std::any_of(keys.begin(), keys.end(), is_pending)) return ErrorCode::kNotReady;
+  if (std::ranges::any_of(keys, is_pending)) return ErrorCode::kNotReady;
 
   slots.clear();
   for (const OffloadKeyView key : keys) {
@@ -60,11 +59,11 @@ ErrorCode OffloadingManager::prepare_load(std::span<const OffloadKeyView> keys,
 // Source: vLLM v0.19.0 v1/kv_offload/cpu/manager.py complete_load
 ErrorCode OffloadingManager::complete_load(std::span<const OffloadKeyView> keys) {
   const auto is_missing = [&](OffloadKeyView key) { return !is_held(key); };
-  if (std::any_of(keys.begin(), keys.end(), is_missing)) return ErrorCode::kUnknownKey;
+  if (std::ranges::any_of(keys, is_missing)) return ErrorCode::kUnknownKey;
   for (const OffloadKeyView key : keys) {
     BlockStatus status;
     policy_.get(key, status);
-    if (std::count(keys.begin(), keys.end(), key) > status.ref_cnt) return ErrorCode::kNotReading;
+    if (std::ranges::count(keys, key) > status.ref_cnt) return ErrorCode::kNotReading;
   }
 
   for (const OffloadKeyView key : keys) policy_.release(key);
@@ -77,13 +76,13 @@ ErrorCode OffloadingManager::complete_load(std::span<const OffloadKeyView> keys)
 ErrorCode OffloadingManager::prepare_store(std::span<const OffloadKeyView> keys, bool& stored,
                                            PrepareStoreOutput& out) {
   std::vector<OffloadKeyView> passed;
-  std::copy_if(keys.begin(), keys.end(), std::back_inserter(passed),
-               [&](OffloadKeyView key) { return passes_filter(key); });
+  std::ranges::copy_if(keys, std::back_inserter(passed),
+                       [&](OffloadKeyView key) { return passes_filter(key); });
   std::vector<OffloadKeyView> to_store;
-  std::copy_if(passed.begin(), passed.end(), std::back_inserter(to_store),
-               [&](OffloadKeyView key) { return !is_held(key); });
+  std::ranges::copy_if(passed, std::back_inserter(to_store),
+                       [&](OffloadKeyView key) { return !is_held(key); });
   for (const OffloadKeyView key : to_store) {
-    if (std::count(to_store.begin(), to_store.end(), key) > 1) return ErrorCode::kListedTwice;
+    if (std::ranges::count(to_store, key) > 1) return ErrorCode::kListedTwice;
   }
 
   out = PrepareStoreOutput{};
@@ -162,8 +161,7 @@ void OffloadingManager::add_to(StateHash& hash) const {
 void OffloadingManager::count(OffloadKeyView key) {
   if (config_.store_threshold < 2) return;
   Count counted{OffloadKey(key), 0};
-  const auto found = std::find_if(counts_.begin(), counts_.end(),
-                                  [key](const Count& entry) { return entry.key == key; });
+  const auto found = std::ranges::find(counts_, key, &Count::key);
   if (found != counts_.end()) {
     counted = *found;
     counts_.erase(found);
@@ -177,8 +175,7 @@ void OffloadingManager::count(OffloadKeyView key) {
 // Source: vLLM v0.19.0 v1/kv_offload/reuse_manager.py prepare_store
 bool OffloadingManager::passes_filter(OffloadKeyView key) const {
   if (config_.store_threshold < 2) return true;
-  const auto found = std::find_if(counts_.begin(), counts_.end(),
-                                  [key](const Count& entry) { return entry.key == key; });
+  const auto found = std::ranges::find(counts_, key, &Count::key);
   return found != counts_.end() && found->num_lookups >= config_.store_threshold;
 }
 

@@ -186,7 +186,7 @@ ErrorCode BlockPool::free_blocks(std::span<const BlockId> blocks, FreeTo to) {
   if (!all_known(blocks)) return ErrorCode::kUnknownBlock;
   for (const BlockId id : blocks) {
     if (id == kNullBlockId) continue;
-    const auto num_listed = static_cast<std::size_t>(std::count(blocks.begin(), blocks.end(), id));
+    const auto num_listed = static_cast<std::size_t>(std::ranges::count(blocks, id));
     const bool falls_below_0 = ref_cnts_[id] < num_listed;
     const bool queued_twice = ref_cnts_[id] == num_listed && num_listed > 1;
     if (falls_below_0 || queued_twice) return ErrorCode::kDoubleFree;
@@ -311,8 +311,7 @@ void BlockPool::add_to(StateHash& hash) const {
 
 // Source: vLLM v0.19.0 v1/core/block_pool.py evict_blocks (asserts it there, and only there)
 bool BlockPool::all_known(std::span<const BlockId> blocks) const {
-  return std::all_of(blocks.begin(), blocks.end(),
-                     [this](BlockId block) { return block < ref_cnts_.size(); });
+  return std::ranges::all_of(blocks, [this](BlockId block) { return block < ref_cnts_.size(); });
 }
 
 }  // namespace kvfence::reference

@@ -32,8 +32,8 @@ void RequestQueue::prepend(const Entry& entry) {
 }
 
 void RequestQueue::insert_by_priority(const Entry& entry) {
-  const auto after = std::find_if(entries_.begin(), entries_.end(),
-                                  [&entry](const Entry& other) { return entry.key < other.key; });
+  const auto after = std::ranges::find_if(
+      entries_, [&entry](const Entry& other) { return entry.key < other.key; });
   entries_.insert(after, entry);
 }
 

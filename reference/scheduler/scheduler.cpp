@@ -11,8 +11,7 @@ namespace {
 
 // Whether the step says anything of the request.
 bool names(const SchedulerOutput& step, RequestIndex request) {
-  return std::any_of(step.scheduled.begin(), step.scheduled.end(),
-                     [request](const auto& scheduled) { return scheduled.request == request; }) ||
+  return contains(step.scheduled, request, &SchedulerOutput::Scheduled::request) ||
          contains(step.preempted, request) || contains(step.finished, request) ||
          step.never_fits == request;
 }
@@ -31,9 +30,7 @@ Scheduler::Scheduler(const SchedulerConfig& config, KVConnectorHandle connector)
 }
 
 const SchedulerRequest* Scheduler::find(RequestIndex request) const {
-  const auto found = std::find_if(
-      requests_.begin(), requests_.end(),
-      [request](const SchedulerRequest& candidate) { return candidate.index == request; });
+  const auto found = std::ranges::find(requests_, request, &SchedulerRequest::index);
   return found == requests_.end() ? nullptr : &*found;
 }
 
@@ -47,8 +44,9 @@ const SchedulerRequest& Scheduler::get(RequestIndex request) const {
 // Source: ours (contract/scheduler/scheduler.h add_request)
 bool Scheduler::is_named(RequestIndex request) const {
   return find(request) != nullptr || contains(finished_, request) ||
-         std::any_of(steps_in_flight_.begin(), steps_in_flight_.end(),
-                     [request](const SchedulerOutput& step) { return names(step, request); });
+         std::ranges::any_of(steps_in_flight_, [request](const SchedulerOutput& step) {
+           return names(step, request);
+         });
 }
 
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py add_request, _enqueue_waiting_request; hook:
@@ -257,7 +255,7 @@ std::optional<BlockId> Scheduler::next_free_block(std::optional<BlockId> block) 
   kv_cache_manager_.block_pool().get_all_free_blocks(queue);
   auto next = queue.begin();
   if (block) {
-    next = std::find(queue.begin(), queue.end(), *block);
+    next = std::ranges::find(queue, *block);
     KVFENCE_CHECK(next != queue.end(), "the block after one that is not free");
     ++next;
   }

@@ -122,9 +122,7 @@ bool Scheduler::allocate_or_preempt(const SchedulerRequest& request, std::uint32
     const std::size_t place = victim_position();
     const RequestIndex victim = running_[place];
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(place));
-    const auto planned =
-        std::find_if(plan.scheduled.begin(), plan.scheduled.end(),
-                     [victim](const Planned& candidate) { return candidate.request == victim; });
+    const auto planned = std::ranges::find(plan.scheduled, victim, &Planned::request);
     const bool was_scheduled = planned != plan.scheduled.end();
     if (was_scheduled) {
       plan.token_budget += planned->num_tokens;
@@ -144,9 +142,7 @@ std::size_t Scheduler::victim_position() const {
     const NewRequest& added = find(request)->added;
     return std::tuple(added.priority, added.arrival_time);
   };
-  const auto first_greatest =
-      std::max_element(running_.begin(), running_.end(),
-                       [&key](RequestIndex a, RequestIndex b) { return key(a) < key(b); });
+  const auto first_greatest = std::ranges::max_element(running_, {}, key);
   return static_cast<std::size_t>(first_greatest - running_.begin());
 }
 

@@ -137,7 +137,7 @@ const std::vector<std::string>& FileTier::writers() {
   for (std::uint32_t number : lock_files_) writers_.push_back(std::to_string(number) + ".lock");
   for (std::uint32_t number : temporary_files_) writers_.push_back(std::to_string(number) + ".tmp");
   for (std::uint32_t number : strays_) writers_.push_back(std::to_string(number) + "x.tmp");
-  std::sort(writers_.begin(), writers_.end());
+  std::ranges::sort(writers_);
   return writers_;
 }
 
@@ -185,9 +185,8 @@ bool FileTier::has_right_sized_file(OffloadKeyView key) const {
 
 bool FileTier::header_is_good(OffloadKeyView key) const {
   const File& file = files_.at(OffloadKey(key));
-  const bool changed =
-      std::any_of(file.flipped_bits.begin(), file.flipped_bits.end(),
-                  [](std::uint64_t bit) { return bit / 8 < kBlockFileHeaderBytes; });
+  const bool changed = std::ranges::any_of(
+      file.flipped_bits, [](std::uint64_t bit) { return bit / 8 < kBlockFileHeaderBytes; });
   return file.written_for == key && !changed;
 }
 
@@ -296,7 +295,7 @@ bool FileTier::load_block(OffloadKeyView key, SlotId slot) {
   fails(FileOperation::kClose);
   if (reading == Reading::kDone) {
     const File& file = files_.at(OffloadKey(key));
-    std::copy(file.block.begin(), file.block.end(), primary_.slot(slot).begin());
+    std::ranges::copy(file.block, primary_.slot(slot).begin());
     doubtful_.erase(OffloadKey(key));
     return true;
   }

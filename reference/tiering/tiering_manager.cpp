@@ -68,7 +68,7 @@ ErrorCode TieringOffloadingManager::complete_load(std::span<const OffloadKeyView
     if (!primary_.policy().get(key, status)) return ErrorCode::kUnknownKey;
   }
   for (const OffloadKeyView key : keys) {
-    if (std::count(keys.begin(), keys.end(), key) > num_loads_of(key)) {
+    if (std::ranges::count(keys, key) > num_loads_of(key)) {
       return ErrorCode::kNotReading;
     }
   }
@@ -124,9 +124,7 @@ OffloadPolicy TieringOffloadingManager::on_new_request(const RequestContext& req
       request_level_.push_back({std::string(request.req_id), tier});
     }
   }
-  const bool any =
-      std::any_of(request_level_.begin(), request_level_.end(),
-                  [&](const RequestLevel& wanted) { return wanted.req_id == request.req_id; });
+  const bool any = contains(request_level_, request.req_id, &RequestLevel::req_id);
   return any ? OffloadPolicy::kRequestLevel : OffloadPolicy::kBlockLevel;
 }
 
@@ -160,9 +158,8 @@ void TieringOffloadingManager::pending(std::vector<TierTransferState>& out) cons
     for (const Promotion& promotion : promotions_) {
       if (promotion.tier != tier) continue;
       const auto first = out.begin() + static_cast<std::ptrdiff_t>(first_of_tier);
-      auto group = std::find_if(first, out.end(), [&](const TierTransferState& candidate) {
-        return candidate.req_id == promotion.req_id;
-      });
+      auto group =
+          std::ranges::find(first, out.end(), promotion.req_id, &TierTransferState::req_id);
       if (group == out.end()) {
         group = out.insert(out.end(), {{}, tier, true, promotion.req_id, {}, {}});
       }
@@ -187,7 +184,7 @@ void TieringOffloadingManager::poll() {
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/manager.py _process_finished_jobs, which asserts that
 // the job is under way, at whichever tier. Passing over: ours
 void TieringOffloadingManager::end_job(std::uint32_t tier, const JobResult& result) {
-  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const TierTransferState& job) {
+  const auto found = std::ranges::find_if(jobs_, [&](const TierTransferState& job) {
     return job.id == result.job_id && job.tier == tier;
   });
   if (found == jobs_.end()) return;
@@ -237,16 +234,15 @@ void TieringOffloadingManager::submit_promotions() {
 }
 
 bool TieringOffloadingManager::is_request_level(std::uint32_t tier, std::string_view req_id) const {
-  return std::any_of(request_level_.begin(), request_level_.end(), [&](const RequestLevel& wanted) {
+  return std::ranges::any_of(request_level_, [&](const RequestLevel& wanted) {
     return wanted.tier == tier && wanted.req_id == req_id;
   });
 }
 
 /// Queued or under way.
 bool TieringOffloadingManager::is_promoted(OffloadKeyView key) const {
-  return std::any_of(promotions_.begin(), promotions_.end(),
-                     [&](const Promotion& promotion) { return promotion.key == key; }) ||
-         std::any_of(jobs_.begin(), jobs_.end(), [&](const TierTransferState& job) {
+  return contains(promotions_, key, &Promotion::key) ||
+         std::ranges::any_of(jobs_, [&](const TierTransferState& job) {
            return job.is_promotion && contains(job.keys, key);
          });
 }
@@ -258,7 +254,7 @@ std::int32_t TieringOffloadingManager::num_loads_of(OffloadKeyView key) const {
   std::int32_t num_loads = status.ref_cnt;
   for (const TierTransferState& job : jobs_) {
     if (job.is_promotion) continue;
-    num_loads -= static_cast<std::int32_t>(std::count(job.keys.begin(), job.keys.end(), key));
+    num_loads -= static_cast<std::int32_t>(std::ranges::count(job.keys, key));
   }
   return num_loads;
 }

@@ -71,10 +71,8 @@ void CopyWorkers::report(std::vector<Ended>& ended) {
   for (const Direction direction : {Direction::kStore, Direction::kLoad}) {
     for (const Job& job : jobs_) {
       if (job.direction != direction || !is_over(job)) continue;
-      const bool succeeded = std::all_of(job.reports.begin(), job.reports.end(),
-                                         [](const Ended& report) { return report.succeeded; });
-      const bool is_at_rest = std::all_of(job.reports.begin(), job.reports.end(),
-                                          [](const Ended& report) { return report.is_at_rest; });
+      const bool succeeded = std::ranges::all_of(job.reports, &Ended::succeeded);
+      const bool is_at_rest = std::ranges::all_of(job.reports, &Ended::is_at_rest);
       ended.push_back({job.job_id, direction, succeeded, is_at_rest});
     }
   }

@@ -125,8 +125,7 @@ class StreamJobs {
 
  private:
   static Job* next_of(Jobs& jobs) {
-    const auto next =
-        std::find_if(jobs.begin(), jobs.end(), [](const Job& job) { return !job.is_done; });
+    const auto next = std::ranges::find(jobs, false, &Job::is_done);
     return next == jobs.end() ? nullptr : &*next;
   }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "contract/core/lists.h"
 #include "contract/scheduler/scheduler.h"
 
 namespace kvfence {
@@ -13,9 +14,7 @@ bool reports_failed_reads(std::span<const KVCacheSpec> groups) {
 }
 
 bool has_window(std::span<const KVCacheSpec> groups) {
-  return std::ranges::any_of(groups, [](const KVCacheSpec& group) {
-    return group.kind == KVCacheSpecKind::kSlidingWindow;
-  });
+  return contains(groups, KVCacheSpecKind::kSlidingWindow, &KVCacheSpec::kind);
 }
 
 Parsed<DisaggregatedSpec> make_nixl_spec(const engine::nixl::Record& record,

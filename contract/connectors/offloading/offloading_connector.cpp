@@ -26,9 +26,8 @@ std::optional<std::string> check_spec(const OffloadingSpec& spec) {
                              KVCacheSpecKind::kMamba})) {
     return "groups of full attention, sliding window or mamba";
   }
-  const bool all_divided = std::all_of(groups.begin(), groups.end(), [&](const KVCacheSpec& group) {
-    return group.block_size % hash_block_size == 0;
-  });
+  const bool all_divided = std::ranges::all_of(
+      groups, [&](const KVCacheSpec& group) { return group.block_size % hash_block_size == 0; });
   if (!all_divided) return "block sizes that are multiples of hash_block_size";
   return std::nullopt;
 }

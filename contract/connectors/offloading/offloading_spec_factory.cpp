@@ -100,9 +100,8 @@ std::uint32_t read_block_size_factor(Settings& settings, const OffloadingSpecCon
   }
   const std::vector<KVCacheSpec>& groups = context.kv_cache.groups;
   const std::uint32_t gpu_block_size = groups.empty() ? 0 : groups.front().block_size;
-  const bool all_equal = std::all_of(groups.begin(), groups.end(), [&](const KVCacheSpec& group) {
-    return group.block_size == gpu_block_size;
-  });
+  const bool all_equal = std::ranges::all_of(
+      groups, [&](const KVCacheSpec& group) { return group.block_size == gpu_block_size; });
   if (gpu_block_size == 0 || !all_equal) {
     settings.fail(*block_size, "groups with one common block size");
     return factor;
@@ -124,8 +123,8 @@ std::uint64_t block_bytes(Settings& settings, const OffloadingSpecContext& conte
     return num_blocks == 0 ? 0 : total / num_blocks;
   }
   const std::vector<std::uint64_t>& pages = context.page_size_bytes;
-  if (pages.empty() || std::any_of(pages.begin(), pages.end(),
-                                   [&](std::uint64_t page) { return page != pages.front(); })) {
+  if (pages.empty() ||
+      std::ranges::any_of(pages, [&](std::uint64_t page) { return page != pages.front(); })) {
     settings.fail("page_size_bytes of the groups", "one common page size");
     return 0;
   }

@@ -13,18 +13,16 @@ std::optional<std::string> check_spec(const SimpleCPUOffloadSpec& spec) {
                              KVCacheSpecKind::kMamba})) {
     return "groups of full attention, sliding window or mamba";
   }
-  const auto reference = std::find_if(groups.begin(), groups.end(), [](const KVCacheSpec& group) {
-    return group.kind == KVCacheSpecKind::kFullAttention;
-  });
+  const auto reference =
+      std::ranges::find(groups, KVCacheSpecKind::kFullAttention, &KVCacheSpec::kind);
   if (reference == groups.end()) return "a group of full attention";
   if (spec.kv_cache.pool.rules.simple_offload_pins_hits) return std::nullopt;
   if (reference->block_size != spec.kv_cache.pool.hash.hash_block_size) {
     return "a first group of full attention with blocks of hash_block_size";
   }
-  const bool has_narrow_window =
-      std::any_of(groups.begin(), groups.end(), [](const KVCacheSpec& group) {
-        return group.kind == KVCacheSpecKind::kSlidingWindow && group.sliding_window < 2;
-      });
+  const bool has_narrow_window = std::ranges::any_of(groups, [](const KVCacheSpec& group) {
+    return group.kind == KVCacheSpecKind::kSlidingWindow && group.sliding_window < 2;
+  });
   if (has_narrow_window) return "sliding windows of at least 2 tokens";
   return std::nullopt;
 }

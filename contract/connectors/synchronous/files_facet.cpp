@@ -17,9 +17,8 @@ bool from_value(const Value& value, StorageOperation& member, std::string& expec
   expected = "make_folder, create, write, open or read";
   const auto* text = value.get_if<std::string>();
   if (!text) return false;
-  const auto* const found =
-      std::find_if(kStorageOperations.begin(), kStorageOperations.end(),
-                   [&](FileOperation operation) { return to_text(operation) == *text; });
+  const auto* const found = std::ranges::find_if(
+      kStorageOperations, [&](FileOperation operation) { return to_text(operation) == *text; });
   if (found == kStorageOperations.end()) return false;
   member = *found;
   return true;

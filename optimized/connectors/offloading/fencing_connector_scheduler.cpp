@@ -84,7 +84,7 @@ class FencingConnectorScheduler final
       if (!group.is_windowed()) full_sizes.insert(group.offloaded_block_size);
     }
     num_full_groups_ = lookup_order_.size();
-    std::stable_sort(windowed.begin(), windowed.end(), [this](GroupId left, GroupId right) {
+    std::ranges::stable_sort(windowed, [this](GroupId left, GroupId right) {
       return groups_[left].window > groups_[right].window;
     });
     lookup_order_.insert(lookup_order_.end(), windowed.begin(), windowed.end());
@@ -653,7 +653,7 @@ class FencingConnectorScheduler final
         flush(at);
       }
     }
-    std::sort(metadata_.jobs_to_flush.begin(), metadata_.jobs_to_flush.end());
+    std::ranges::sort(metadata_.jobs_to_flush);
   }
 
   /// Tokens that are computed after the step and may be stored.

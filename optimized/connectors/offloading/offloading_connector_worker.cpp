@@ -37,9 +37,8 @@ void clear(KVConnectorWorkerOutput& out) {
 void report_load(const TransferUnderWay& load, bool success, KVConnectorWorkerOutput& out) {
   out.finished_recving.push_back(load.request);
   if (success) return;
-  std::copy_if(load.gpu_blocks.begin(), load.gpu_blocks.end(),
-               std::back_inserter(out.invalid_block_ids),
-               [](BlockId block) { return block != kNullBlockId; });
+  std::ranges::copy_if(load.gpu_blocks, std::back_inserter(out.invalid_block_ids),
+                       [](BlockId block) { return block != kNullBlockId; });
 }
 
 /// The statistics of a step.
@@ -172,7 +171,7 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
            slot = transfers_[slot].next) {
         to_flush_.push_back(transfers_[slot].job);
       }
-      std::reverse(to_flush_.begin(), to_flush_.end());
+      std::ranges::reverse(to_flush_);
       copies().wait(to_flush_);
     }
   }

@@ -54,9 +54,7 @@ std::uint32_t num_blocks_to_walk(const KVCacheManagerConfig& config) {
 }
 
 GroupId first_full_attention(const std::vector<KVCacheSpec>& groups) {
-  const auto found = std::find_if(groups.begin(), groups.end(), [](const KVCacheSpec& spec) {
-    return spec.kind == KVCacheSpecKind::kFullAttention;
-  });
+  const auto found = std::ranges::find(groups, KVCacheSpecKind::kFullAttention, &KVCacheSpec::kind);
   return static_cast<GroupId>(found - groups.begin());
 }
 
@@ -123,9 +121,8 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     }
     KVFENCE_CHECK(!tracked.is_loading, "a second load of a request while one is under way");
     const std::vector<BlockId>& reference_blocks = blocks[reference_group_];
-    const auto num_cached = static_cast<std::uint32_t>(
-        std::count_if(reference_blocks.begin(), reference_blocks.end(),
-                      [&host](BlockId block) { return host.is_cached(block); }));
+    const auto num_cached = static_cast<std::uint32_t>(std::ranges::count_if(
+        reference_blocks, [&host](BlockId block) { return host.is_cached(block); }));
     const std::uint32_t num_local_tokens = groups_[reference_group_].block_size * num_cached;
     if (!rules_.simple_offload_pins_hits) {
       cpu_.find_longest_cache_hit(request.request, num_external_tokens, hit_, num_local_tokens);
@@ -268,8 +265,8 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   void pin(RequestIndex request, Tracked& tracked) {
     tracked.pinned.clear();
     for (const std::vector<BlockId>& blocks : tracked.hit) {
-      std::copy_if(blocks.begin(), blocks.end(), std::back_inserter(tracked.pinned),
-                   [](BlockId block) { return block != kNullBlockId; });
+      std::ranges::copy_if(blocks, std::back_inserter(tracked.pinned),
+                           [](BlockId block) { return block != kNullBlockId; });
     }
     take(cpu_pool().touch(tracked.pinned));
     pinning_.push_back(request);

@@ -83,9 +83,7 @@ class DisaggregatedProducerWorker final
   };
 
   Expected* find(const std::string& request) {
-    const auto found =
-        std::find_if(expected_.begin(), expected_.end(),
-                     [&](const Expected& expected) { return expected.request == request; });
+    const auto found = std::ranges::find(expected_, request, &Expected::request);
     return found == expected_.end() ? nullptr : &*found;
   }
 
@@ -181,9 +179,8 @@ class DisaggregatedConsumerWorker final
           if (!contains(all, block)) all.push_back(block);
         }
       }
-      const bool is_last =
-          std::none_of(under_way_.begin(), under_way_.end(),
-                       [&](const auto& other) { return other.second.request == read.request; });
+      const bool is_last = std::ranges::none_of(
+          under_way_, [&](const auto& other) { return other.second.request == read.request; });
       if (is_last) out.finished_recving.push_back(read.request);
     }
   }

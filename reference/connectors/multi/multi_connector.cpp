@@ -138,8 +138,8 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
   }
 
   bool supports_hma() const override {
-    return std::all_of(children_.begin(), children_.end(),
-                       [](const KVConnectorHandle& child) { return child->supports_hma(); });
+    return std::ranges::all_of(
+        children_, [](const KVConnectorHandle& child) { return child->supports_hma(); });
   }
 
   // Source: vLLM v0.19.0 multi_connector.py shutdown.

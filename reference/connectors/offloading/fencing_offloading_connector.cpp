@@ -248,7 +248,7 @@ class FencingOffloadingConnector final
     for (std::size_t group = 0; group < num_groups(); ++group) {
       if (window_in_blocks(group)) groups.push_back(group);
     }
-    std::stable_sort(groups.begin(), groups.end(), [this](std::size_t a, std::size_t b) {
+    std::ranges::stable_sort(groups, [this](std::size_t a, std::size_t b) {
       return *window_in_blocks(a) > *window_in_blocks(b);
     });
     return groups;
@@ -361,7 +361,7 @@ class FencingOffloadingConnector final
       const std::optional<std::uint32_t> window = window_in_blocks(group);
       if (window && found.size() > *window) found = found.last(*window);
       const bool must_wait = spec_.kv_cache.pool.enable_caching &&
-                             std::any_of(found.begin(), found.end(), [this](const OffloadKey& key) {
+                             std::ranges::any_of(found, [this](const OffloadKey& key) {
                                return is_being_loaded(key);
                              });
       if (must_wait) return std::nullopt;
@@ -370,7 +370,7 @@ class FencingOffloadingConnector final
   }
 
   bool is_being_loaded(OffloadKeyView key) const {
-    return std::any_of(jobs_.begin(), jobs_.end(), [key](const auto& entry) {
+    return std::ranges::any_of(jobs_, [key](const auto& entry) {
       return !entry.second.is_store && contains(views(entry.second.keys), key);
     });
   }
@@ -398,12 +398,12 @@ class FencingOffloadingConnector final
   }
 
   bool has_jobs(std::string_view id) const {
-    return std::any_of(jobs_.begin(), jobs_.end(),
-                       [id](const auto& entry) { return entry.second.request == id; });
+    return std::ranges::any_of(jobs_,
+                               [id](const auto& entry) { return entry.second.request == id; });
   }
 
   bool is_loading(std::string_view id) const {
-    return std::any_of(jobs_.begin(), jobs_.end(), [id](const auto& entry) {
+    return std::ranges::any_of(jobs_, [id](const auto& entry) {
       return entry.second.request == id && !entry.second.is_store;
     });
   }
@@ -413,7 +413,7 @@ class FencingOffloadingConnector final
   bool watches_allocated_block(const Job& job) const {
     const auto is_allocated = [this](BlockId block) { return allocated_blocks_.contains(block); };
     const auto any_allocated = [&](const std::vector<BlockId>& blocks) {
-      return std::any_of(blocks.begin(), blocks.end(), is_allocated);
+      return std::ranges::any_of(blocks, is_allocated);
     };
     const auto request = requests_.find(job.request);
     KVFENCE_CHECK(request != requests_.end(), "a request with jobs is known");
@@ -475,8 +475,7 @@ class FencingOffloadingConnector final
     }
     const bool all_are_finished =
         !requests_.empty() &&
-        std::all_of(requests_.begin(), requests_.end(),
-                    [](const auto& entry) { return entry.second.is_finished; });
+        std::ranges::all_of(requests_, [](const auto& entry) { return entry.second.is_finished; });
     for (const auto& [number, job] : jobs_) {
       if (all_are_finished || watches_allocated_block(job)) jobs_to_flush_.insert(number);
     }

@@ -46,10 +46,9 @@ class HoldingOffloadingConnector final
     if (num_hit_tokens < block_size) return nothing;
 
     const std::span<const OffloadKey> found = key_range(keys, start, start + num_hits);
-    const bool must_wait = spec_.kv_cache.pool.enable_caching &&
-                           std::any_of(found.begin(), found.end(), [this](const OffloadKey& key) {
-                             return is_being_loaded(key);
-                           });
+    const bool must_wait =
+        spec_.kv_cache.pool.enable_caching &&
+        std::ranges::any_of(found, [this](const OffloadKey& key) { return is_being_loaded(key); });
     if (must_wait) return {.num_tokens = std::nullopt, .load_async = false};
     return {.num_tokens = num_hit_tokens, .load_async = true};
   }
@@ -65,8 +64,7 @@ class HoldingOffloadingConnector final
 
     const std::vector<BlockId>& block_ids = blocks[kGroup];
     const auto num_computed_blocks = static_cast<std::uint32_t>(
-        std::count_if(block_ids.begin(), block_ids.end(),
-                      [&host](BlockId block) { return host.is_cached(block); }));
+        std::ranges::count_if(block_ids, [&host](BlockId block) { return host.is_cached(block); }));
     const std::uint32_t block_size = offloaded_block_size(kGroup);
     const std::uint32_t num_computed_tokens = num_computed_blocks * gpu_block_size(kGroup);
     const std::uint32_t num_tokens = num_computed_tokens + num_external_tokens;
@@ -157,8 +155,8 @@ class HoldingOffloadingConnector final
   };
 
   bool is_being_loaded(OffloadKeyView key) const {
-    return std::any_of(being_loaded_.begin(), being_loaded_.end(),
-                       [key](const auto& load) { return contains(views(load.second), key); });
+    return std::ranges::any_of(
+        being_loaded_, [key](const auto& load) { return contains(views(load.second), key); });
   }
 
   // Source: vLLM v0.19.0 v1/.../offloading/scheduler.py _get_reqs_to_store

@@ -52,10 +52,8 @@ std::vector<RequestData> request_data(const ConnectorHost& host, const Scheduler
 // Source: vLLM v0.19.0 v1/.../offloading/scheduler.py _get_reqs_to_store
 std::uint32_t num_tokens_after_step(const ConnectorRequest& request,
                                     const SchedulerOutput& output) {
-  const auto entry = std::find_if(output.scheduled.begin(), output.scheduled.end(),
-                                  [&](const SchedulerOutput::Scheduled& scheduled) {
-                                    return scheduled.request == request.index;
-                                  });
+  const auto entry =
+      std::ranges::find(output.scheduled, request.index, &SchedulerOutput::Scheduled::request);
   KVFENCE_CHECK(entry != output.scheduled.end(), "a scheduled request has tokens");
   const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
   return std::min(request.num_computed_tokens + entry->num_tokens, num_tokens);

@@ -146,9 +146,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   void update_connector_output(ConnectorHost& host, const KVConnectorOutput& output) override {
     for (const RequestIndex request : output.finished_recving) end_load(host, request);
     for (const CompletedJob& job : output.completed_jobs) {
-      const auto store =
-          std::find_if(stores_.begin(), stores_.end(),
-                       [&job](const Store& under_way) { return under_way.event == job.job; });
+      const auto store = std::ranges::find(stores_, job.job, &Store::event);
       KVFENCE_CHECK(store != stores_.end(), "a report of a store that is not under way");
       store->num_reports += job.num_workers;
       if (store->num_reports < spec_.num_workers) continue;
@@ -161,9 +159,8 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   bool request_finished(ConnectorHost& host, const ConnectorRequest& request,
                         const BlocksByGroup& /*blocks*/) override {
     if (const auto pinned = take_pin(request.index)) free_in_cpu_pool(without_null_blocks(*pinned));
-    const bool has_unsent_load = std::any_of(loads_.begin(), loads_.end(), [&](const Load& load) {
-      return load.request == request.index && !load.is_sent;
-    });
+    const bool has_unsent_load = std::ranges::any_of(
+        loads_, [&](const Load& load) { return load.request == request.index && !load.is_sent; });
     if (has_unsent_load) end_load(host, request.index);
     std::erase_if(known_, [&](const Known& known) { return known.request == request.index; });
     return false;
@@ -230,15 +227,12 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   }
 
   Known* find_known(RequestIndex request) {
-    const auto found = std::find_if(known_.begin(), known_.end(), [request](const Known& known) {
-      return known.request == request;
-    });
+    const auto found = std::ranges::find(known_, request, &Known::request);
     return found == known_.end() ? nullptr : &*found;
   }
 
   std::optional<BlocksByGroup> take_pin(RequestIndex request) {
-    const auto pin = std::find_if(pins_.begin(), pins_.end(),
-                                  [request](const Pin& held) { return held.request == request; });
+    const auto pin = std::ranges::find(pins_, request, &Pin::request);
     if (pin == pins_.end()) return std::nullopt;
     std::optional<BlocksByGroup> hit(std::move(pin->hit));
     pins_.erase(pin);
@@ -254,16 +248,14 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   std::size_t num_local_tokens(const ConnectorHost& host, const BlocksByGroup& blocks) const {
     std::size_t group = 0;
     while (spec_.kv_cache.groups[group].kind != KVCacheSpecKind::kFullAttention) ++group;
-    const auto num_cached = std::count_if(blocks[group].begin(), blocks[group].end(),
-                                          [&host](BlockId block) { return host.is_cached(block); });
+    const auto num_cached = std::ranges::count_if(
+        blocks[group], [&host](BlockId block) { return host.is_cached(block); });
     return static_cast<std::size_t>(num_cached) * block_size(group);
   }
 
   // Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py _cleanup_load_request
   void end_load(ConnectorHost& host, RequestIndex request) {
-    const auto load = std::find_if(loads_.begin(), loads_.end(), [request](const Load& under_way) {
-      return under_way.request == request;
-    });
+    const auto load = std::ranges::find(loads_, request, &Load::request);
     if (load == loads_.end()) return;
     free_in_cpu_pool(load->cpu_blocks);
     gpu_of(host).free_blocks(load->gpu_blocks);
@@ -357,7 +349,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   bool is_being_stored(BlockId gpu_block, const Store& store) const {
     if (contains(store.gpu_blocks, gpu_block)) return true;
     return rules().simple_offload_skips_stores_under_way &&
-           std::any_of(stores_.begin(), stores_.end(), [gpu_block](const Store& under_way) {
+           std::ranges::any_of(stores_, [gpu_block](const Store& under_way) {
              return contains(under_way.gpu_blocks, gpu_block);
            });
   }

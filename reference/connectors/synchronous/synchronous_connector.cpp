@@ -26,9 +26,8 @@ std::span<const TokenId> first_tokens(const ConnectorRequest& request, std::uint
 }
 
 std::uint32_t num_scheduled_tokens(const SchedulerOutput& output, RequestIndex request) {
-  const auto scheduled = std::find_if(
-      output.scheduled.begin(), output.scheduled.end(),
-      [request](const SchedulerOutput::Scheduled& each) { return each.request == request; });
+  const auto scheduled =
+      std::ranges::find(output.scheduled, request, &SchedulerOutput::Scheduled::request);
   KVFENCE_CHECK(scheduled != output.scheduled.end(), "a request of the step that is not scheduled");
   return scheduled->num_tokens;
 }
@@ -254,7 +253,7 @@ class DecodeBenchConnectorWorker final
         const std::uint32_t layer = kv_cache_.first_layer() + i;
         for (const BlockId block : blocks_of_group_0) {
           const std::span<KVSymbol> slots = kv_cache_.block(layer, block);
-          std::fill(slots.begin(), slots.end(), kFilledWithDummies);
+          std::ranges::fill(slots, kFilledWithDummies);
         }
         report_.filled.push_back({fill.request, layer, blocks_of_group_0});
       }
