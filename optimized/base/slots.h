@@ -1,8 +1,10 @@
 #pragma once
 
-/// Slots that are reused with the storage of their former contents: SlotPool by number, NamedSlots
-/// also by the id of a request.
+/// Slots that are reused with the storage of their former contents, so that lists in them keep
+/// their capacity: SlotPool; NumberedSlots, which are found by the number of a job; NamedSlots,
+/// which are found by the id of a request.
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -10,6 +12,7 @@
 
 #include "contract/core/state_digest.h"
 #include "contract/core/table_secret.h"
+#include "optimized/base/open_table.h"
 #include "optimized/base/request_ids.h"
 
 namespace kvfence::optimized {
@@ -44,6 +47,54 @@ class SlotPool {
  private:
   std::vector<Entry> entries_;
   std::vector<std::uint32_t> free_;
+};
+
+/// A map from numbers to entries. Cost: O(1) expected per operation, except for visits of all.
+template <std::unsigned_integral Number, class Entry>
+class NumberedSlots {
+ public:
+  static constexpr std::uint32_t kNone = OpenTable<Number>::kNone;
+
+  /// kNone for a number that is not in the map.
+  std::uint32_t find(Number number) const { return slot_of_.find(number); }
+
+  /// The slot still has its former contents. Requires: the number is not in the map.
+  std::uint32_t insert(Number number) {
+    const std::uint32_t slot = slots_.take();
+    slot_of_.insert(number, slot);
+    return slot;
+  }
+
+  /// The entry stays readable until the next insertion. Requires: the number is in the map.
+  void erase(Number number) {
+    slots_.give_back(slot_of_.find(number));
+    slot_of_.erase(number);
+  }
+
+  Entry& operator[](std::uint32_t slot) { return slots_[slot]; }
+  const Entry& operator[](std::uint32_t slot) const { return slots_[slot]; }
+  /// Without free slots.
+  std::uint32_t size() const { return static_cast<std::uint32_t>(slot_of_.size()); }
+
+  /// visit(number, entry), in no order.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    slot_of_.for_each([&](Number number, std::uint32_t slot) { visit(number, slots_[slot]); });
+  }
+
+  void add_to(StateHash& hash) const {
+    StateHash all;
+    for_each([&all](Number number, const Entry& entry) {
+      StateHash one;
+      one.add_all(number, entry);
+      all.add_unordered(one);
+    });
+    hash.add_all(size(), all);
+  }
+
+ private:
+  SlotPool<Entry> slots_;
+  OpenTable<Number> slot_of_;
 };
 
 /// Of entries that have a std::string id. Cost: O(1) expected per operation.

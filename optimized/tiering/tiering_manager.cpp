@@ -38,12 +38,13 @@ void TieringOffloadingManager::poll() {
 }
 
 void TieringOffloadingManager::end_job(std::uint32_t tier, const JobResult& result) {
-  const Job* const job = jobs_.find(result.job_id);
-  if (job == nullptr || job->tier != tier) return;
-  if (job->is_promotion) {
-    end_promotion(*job, result.success);
+  const std::uint32_t slot = jobs_.find(result.job_id);
+  if (slot == jobs_.kNone || jobs_[slot].tier != tier) return;
+  const Job& job = jobs_[slot];
+  if (job.is_promotion) {
+    end_promotion(job, result.success);
   } else {
-    must(primary_.complete_load(views_of(job->blocks)));
+    must(primary_.complete_load(views_of(job.blocks)));
   }
   jobs_.erase(result.job_id);
 }
@@ -174,7 +175,7 @@ void TieringOffloadingManager::cascade(std::uint32_t tier, std::span<const Offlo
                                        const RequestContext& request) {
   must(primary_.prepare_load(keys, slots_));
   const TierJobId id = next_job_id_++;
-  Job& job = jobs_.insert(id);
+  Job& job = jobs_[jobs_.insert(id)];
   job.tier = tier;
   job.is_promotion = false;
   job.req_id = request.req_id;
@@ -240,7 +241,7 @@ void TieringOffloadingManager::submit_promotions() {
 /// Empties the group.
 void TieringOffloadingManager::submit_group(std::uint32_t tier, Group& group) {
   const TierJobId id = next_job_id_++;
-  Job& job = jobs_.insert(id);
+  Job& job = jobs_[jobs_.insert(id)];
   job.tier = tier;
   job.is_promotion = true;
   std::swap(job.req_id, group.req_id);

@@ -16,7 +16,6 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/tiering/tiering_manager.h"
-#include "optimized/base/job_table.h"
 #include "optimized/base/request_ids.h"
 #include "optimized/base/slots.h"
 #include "optimized/offload/offloading_manager.h"
@@ -115,7 +114,7 @@ class TieringOffloadingManager final : public TieringView {
   OffloadingManager primary_;
   std::vector<SecondaryTierHandle> tiers_;
   TierJobId next_job_id_ = 0;
-  JobTable<Job> jobs_;
+  NumberedSlots<TierJobId, Job> jobs_;
   std::vector<Queue> queues_;               ///< [tier]
   std::vector<std::uint32_t> queue_order_;  ///< tiers that have groups, by their first
   std::uint32_t num_pending_ = 0;

@@ -202,7 +202,7 @@ class FencingConnectorScheduler final
 
   void update_connector_output(ConnectorHost&, const KVConnectorOutput& output) override {
     for (const CompletedJob& completed : output.completed_jobs) {
-      const std::uint32_t at = job_of_id_.find(completed.job);
+      const std::uint32_t at = jobs_.find(completed.job);
       if (at == kNone) continue;  // from before a reset
       Job& job = jobs_[at];
       job.has_failed = job.has_failed || completed.num_failed > 0;
@@ -248,9 +248,8 @@ class FencingConnectorScheduler final
       metadata_.jobs_to_flush.push_back(jobs_[at].id);
       tracked_[jobs_[at].tracked].first_job = kNone;
       jobs_in_order_.erase(at);
-      jobs_.give_back(at);
+      jobs_.erase(jobs_[at].id);
     }
-    job_of_id_.clear();
     watches_.clear();
     for (std::uint32_t slot = 0; slot < tracked_.size(); ++slot) {
       if (!tracked_[slot].is_known) continue;
@@ -502,7 +501,7 @@ class FencingConnectorScheduler final
   // ---- Jobs ----
 
   std::uint32_t add_job(std::uint32_t slot, bool is_store) {
-    const std::uint32_t at = jobs_.take();
+    const std::uint32_t at = jobs_.insert(next_job_id_);
     Job& job = jobs_[at];
     job.id = next_job_id_++;
     job.tracked = slot;
@@ -518,13 +517,11 @@ class FencingConnectorScheduler final
     job.next_of_request = first_of_request;
     if (first_of_request != kNone) jobs_[first_of_request].previous_of_request = at;
     first_of_request = at;
-    job_of_id_.insert(job.id, at);
     return at;
   }
 
   void remove_job(std::uint32_t at) {
     const Job& job = jobs_[at];
-    job_of_id_.erase(job.id);
     jobs_in_order_.erase(at);
     std::uint32_t& first_of_request = tracked_[job.tracked].first_job;
     (job.previous_of_request == kNone ? first_of_request
@@ -533,7 +530,7 @@ class FencingConnectorScheduler final
     if (job.next_of_request != kNone) {
       jobs_[job.next_of_request].previous_of_request = job.previous_of_request;
     }
-    jobs_.give_back(at);
+    jobs_.erase(job.id);
   }
 
   /// Fills views_.
@@ -641,7 +638,7 @@ class FencingConnectorScheduler final
     }
     for (BlockId block : allocated_) {
       watches_.filter(block, [this](JobId id) {
-        const std::uint32_t at = job_of_id_.find(id);
+        const std::uint32_t at = jobs_.find(id);
         if (at == kNone) return false;
         flush(at);
         return true;
@@ -750,8 +747,7 @@ class FencingConnectorScheduler final
   std::uint32_t num_known_ = 0;
   std::uint32_t num_unfinished_ = 0;  ///< of them
 
-  SlotPool<Job> jobs_;
-  OpenTable<JobId> job_of_id_;
+  NumberedSlots<JobId, Job> jobs_;
   RequestList jobs_in_order_;  ///< their slots, in ascending order of the ids
   JobId next_job_id_ = 0;
 

@@ -73,7 +73,7 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
     for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
       numbered_ = load;
       numbered_.job = next_job_++;
-      transfers_.insert(numbered_.job, load);
+      insert(transfers_, numbered_.job, load);
       forget_stores(load.request);
       copies().transfer_async(numbered_);
     }
@@ -84,7 +84,7 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
       queue_.push(store);
       queue_.back().job = next_job_;
       const std::uint32_t owner = find_or_add_storing(store.request);
-      const std::uint32_t slot = transfers_.insert(next_job_++, store);
+      const std::uint32_t slot = insert(transfers_, next_job_++, store);
       std::uint32_t& first = storing_[owner].first_store;
       transfers_[slot].owner = owner;
       transfers_[slot].previous = kNone;
@@ -106,7 +106,7 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
         end_store(slot, out);
         continue;
       }
-      transfers_.erase(slot);
+      transfers_.erase(result.job);
       report_load(transfers_[slot], result.success, out);
     }
     for (const std::string& id : finished_requests) {
@@ -178,14 +178,11 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
 
   void end_store(std::uint32_t slot, KVConnectorWorkerOutput& out) {
     const TransferUnderWay& store = transfers_[slot];
-    if (store.owner == kNone) {
-      transfers_.erase(slot);
-      return;
-    }
+    transfers_.erase(store.job);
+    if (store.owner == kNone) return;
     Storing& owner = storing_[store.owner];
     (store.previous == kNone ? owner.first_store : transfers_[store.previous].next) = store.next;
     if (store.next != kNone) transfers_[store.next].previous = store.previous;
-    transfers_.erase(slot);
     if (!owner.is_finished || owner.first_store != kNone) return;
     out.finished_sending.push_back(owner.id);
     storing_.erase(store.owner);
@@ -219,7 +216,7 @@ class FencingConnectorWorker final : public Cloning<FencingConnectorWorker, KVCo
   void start_load_kv() override {
     queue_.submit_all(copies());
     for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
-      transfers_.insert(load.job, load);
+      insert(transfers_, load.job, load);
       copies().transfer_async(load);
     }
   }
@@ -235,7 +232,7 @@ class FencingConnectorWorker final : public Cloning<FencingConnectorWorker, KVCo
       if (slot == TransfersUnderWay::kNone) continue;
       out.completed_jobs.push_back({result.job, result.success});
       measured_.add(result, transfers_[slot].is_store);
-      transfers_.erase(slot);
+      transfers_.erase(result.job);
       if (transfers_[slot].is_store) continue;
       report_load(transfers_[slot], result.success, out);
     }
@@ -248,7 +245,7 @@ class FencingConnectorWorker final : public Cloning<FencingConnectorWorker, KVCo
   void queue_stores(const OffloadingConnectorMetadata& metadata) {
     for (const TransferJob& store : metadata.stores) {
       queue_.push(store);
-      transfers_.insert(store.job, store);
+      insert(transfers_, store.job, store);
     }
   }
 

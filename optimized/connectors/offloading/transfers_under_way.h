@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "contract/connectors/transfer_engine.h"
-#include "optimized/base/open_table.h"
 #include "optimized/base/slots.h"
 
 namespace kvfence::optimized {
@@ -51,40 +50,19 @@ struct TransferUnderWay {
   std::uint32_t next = kNone;
 };
 
-/// Transfers by number, in slots that keep their storage.
-class TransfersUnderWay {
- public:
-  static constexpr std::uint32_t kNone = OpenTable<JobId>::kNone;
+/// By number.
+using TransfersUnderWay = NumberedSlots<JobId, TransferUnderWay>;
 
-  std::uint32_t find(JobId job) const { return slot_of_job_.find(job); }
-
-  /// The transfer's slot. Requires: no transfer of that number is there.
-  std::uint32_t insert(JobId job, const TransferJob& transfer) {
-    const std::uint32_t slot = transfers_.take();
-    TransferUnderWay& entry = transfers_[slot];
-    entry.job = job;
-    entry.is_store = transfer.spec.is_store;
-    entry.request = transfer.request;
-    entry.gpu_blocks.clear();
-    if (!entry.is_store) entry.gpu_blocks = transfer.spec.gpu_blocks;
-    slot_of_job_.insert(job, slot);
-    return slot;
-  }
-
-  /// The record stays readable until the next insertion.
-  void erase(std::uint32_t slot) {
-    slot_of_job_.erase(transfers_[slot].job);
-    transfers_.give_back(slot);
-  }
-
-  TransferUnderWay& operator[](std::uint32_t slot) { return transfers_[slot]; }
-  const TransferUnderWay& operator[](std::uint32_t slot) const { return transfers_[slot]; }
-
-  void add_to(StateHash& hash) const { hash.add(transfers_); }
-
- private:
-  SlotPool<TransferUnderWay> transfers_;
-  OpenTable<JobId> slot_of_job_;
-};
+/// The slot of a new record. Requires: no transfer of that number is there.
+inline std::uint32_t insert(TransfersUnderWay& transfers, JobId job, const TransferJob& transfer) {
+  const std::uint32_t slot = transfers.insert(job);
+  TransferUnderWay& entry = transfers[slot];
+  entry.job = job;
+  entry.is_store = transfer.spec.is_store;
+  entry.request = transfer.request;
+  entry.gpu_blocks.clear();
+  if (!entry.is_store) entry.gpu_blocks = transfer.spec.gpu_blocks;
+  return slot;
+}
 
 }  // namespace kvfence::optimized

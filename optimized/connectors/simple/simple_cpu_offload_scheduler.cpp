@@ -23,8 +23,8 @@
 #include "contract/core/state_digest.h"
 #include "contract/pool/observe_blocks.h"
 #include "contract/scheduler/scheduler.h"
-#include "optimized/base/job_table.h"
 #include "optimized/base/request_list.h"
+#include "optimized/base/slots.h"
 #include "optimized/connectors/simple/simple_cpu_offload.h"
 #include "optimized/kv_cache/kv_cache_coordinator.h"
 
@@ -160,12 +160,13 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
       if (Tracked* const tracked = find_tracked(request)) end_load(gpu_pool, *tracked);
     }
     for (const CompletedJob& completed : output.completed_jobs) {
-      Store* const store = stores_.find(completed.job);
-      KVFENCE_CHECK(store, "a report of a store that is not under way");
-      store->num_reports += completed.num_workers;
-      if (store->num_reports < num_workers_) continue;
-      complete(gpu_pool, *store);
-      store->num_reports = 0;
+      const std::uint32_t slot = stores_.find(completed.job);
+      KVFENCE_CHECK(slot != stores_.kNone, "a report of a store that is not under way");
+      Store& store = stores_[slot];
+      store.num_reports += completed.num_workers;
+      if (store.num_reports < num_workers_) continue;
+      complete(gpu_pool, store);
+      store.num_reports = 0;
       stores_.erase(completed.job);
     }
   }
@@ -386,7 +387,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     JobId& last_store = last_store_of_block_[block];
     if (last_store == next_store_event_ + 1) return Turn::kPassedOver;
     if (rules_.simple_offload_skips_stores_under_way && last_store != 0 &&
-        stores_.find(last_store - 1)) {
+        stores_.find(last_store - 1) != stores_.kNone) {
       return Turn::kPassedOver;
     }
     if (cpu_pool().has_key(key)) return Turn::kPassedOver;
@@ -435,7 +436,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     metadata_.store_gpu_blocks = planned_.gpu_blocks;
     metadata_.store_cpu_blocks = planned_.cpu_blocks;
     // The next plan reuses the storage of an event that is over.
-    std::swap(planned_, stores_.insert(next_store_event_));
+    std::swap(planned_, stores_[stores_.insert(next_store_event_)]);
     planned_.num_reports = 0;
     planned_.gpu_blocks.clear();
     planned_.cpu_blocks.clear();
@@ -465,7 +466,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   std::vector<Tracked> tracked_;            ///< by RequestIndex
   RequestList pinning_;                     ///< in the order of pinning
   RequestList unsent_;                      ///< loads that are in no metadata yet
-  JobTable<Store> stores_;                  ///< events that are not completed
+  NumberedSlots<JobId, Store> stores_;      ///< events that are not completed
   std::vector<JobId> last_store_of_block_;  ///< by GPU block: its last event + 1, or 0; eager
   std::optional<BlockId> cursor_;
   JobId next_load_event_ = 0;
