@@ -20,13 +20,12 @@
 namespace kvfence::optimized {
 namespace {
 
-/// Replaces out.
-void copy_to(const RequestNumbers& extra_async_saves, std::vector<ExtraAsyncSaves>& out) {
+/// Replaces out by a record per request, with its number.
+template <class Record>
+void copy_to(const RequestNumbers& numbers, std::vector<Record>& out) {
   out.clear();
-  extra_async_saves.for_each([&](std::string_view request, std::uint32_t saves) {
-    ExtraAsyncSaves& extra = out.emplace_back();
-    extra.request = request;
-    extra.saves = saves;
+  numbers.for_each([&](std::string_view request, std::uint32_t number) {
+    out.push_back({std::string(request), number});
   });
 }
 
@@ -171,14 +170,7 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
     return place < children_.size() ? children_[place].get() : nullptr;
   }
 
-  void chosen(std::vector<ChosenConnector>& out) const override {
-    out.clear();
-    chosen_.for_each([&](std::string_view request, std::uint32_t place) {
-      ChosenConnector& chosen = out.emplace_back();
-      chosen.request = request;
-      chosen.child = place;
-    });
-  }
+  void chosen(std::vector<ChosenConnector>& out) const override { copy_to(chosen_, out); }
 
   void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const override {
     copy_to(extra_async_saves_, out);
