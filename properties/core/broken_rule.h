@@ -1,6 +1,7 @@
 #pragma once
 
-/// A broken invariant as a divergence: which rule, and two sides of one member of the observation.
+/// How a rule says that it is broken: what is wrong is thrown, and so leaves the check. RulesFor
+/// (typed_checks.h) makes a divergence of it.
 
 #include <cstddef>
 #include <optional>
@@ -12,7 +13,6 @@
 #include "contract/core/declare.h"
 #include "contract/core/erased.h"
 #include "contract/core/line.h"
-#include "properties/core/difference.h"
 #include "properties/core/divergence.h"
 #include "properties/core/named_place.h"
 
@@ -52,63 +52,56 @@ requires(!std::is_convertible_v<const T&, std::string_view> && !std::is_same_v<T
 
 }  // namespace detail
 
-/// The invariant's name becomes the oracle, its rule the message.
-inline Divergence broken_values(const Invariant& invariant, std::string_view member, Value expected,
-                                Value actual, const SymbolOf& symbol_of = nullptr) {
-  Divergence divergence = detail::locate_difference(std::string(member), std::move(expected),
-                                                    std::move(actual), symbol_of);
-  divergence.oracle = invariant.name;
-  divergence.message = invariant.rule;
-  return divergence;
-}
+/// What is thrown: the rule, and two sides of one member of the observation.
+struct BrokenRule {
+  const Invariant& rule;
+  detail::Mismatch mismatch;
+};
 
 template <class Expected, class Actual>
-Divergence broken_rule(const Invariant& invariant, std::string_view member,
-                       const Expected& expected, const Actual& actual,
-                       const SymbolOf& symbol_of = nullptr) {
-  return broken_values(invariant, member, detail::side(expected), detail::side(actual), symbol_of);
+[[noreturn]] void broken_rule(const Invariant& rule, std::string_view member,
+                              const Expected& expected, const Actual& actual) {
+  throw BrokenRule{rule, {std::string(member), detail::side(expected), detail::side(actual)}};
 }
 
 /// The same for a rule of a room's table, by name:
 ///
 ///   constexpr BrokenRuleOf<kInvariants> broken;
-///   ... return broken("numbers_add_up", "num_free", expected, actual);
-///
-/// With a world, hashes of requests are shown as symbols.
+///   ... if (actual != expected) broken("numbers_add_up", "num_free", expected, actual);
 template <const auto& kTable>
 class BrokenRuleOf {
  public:
   using Rule = NamedPlace<kTable>;
 
+  /// For code that checks rules of several tables.
+  static constexpr const Invariant* row(Rule rule) { return &kTable[rule.place()]; }
+
   template <class Expected, class Actual>
-  Divergence operator()(Rule rule, std::string_view member, const Expected& expected,
-                        const Actual& actual) const {
-    return broken_rule(kTable[rule.place()], member, expected, actual);
+  [[noreturn]] void operator()(Rule rule, std::string_view member, const Expected& expected,
+                               const Actual& actual) const {
+    broken_rule(kTable[rule.place()], member, expected, actual);
   }
   /// Either side may be written in braces.
   template <class T>
-  Divergence operator()(Rule rule, std::string_view member, const T& expected,
-                        const T& actual) const {
-    return broken_rule(kTable[rule.place()], member, expected, actual);
+  [[noreturn]] void operator()(Rule rule, std::string_view member, const T& expected,
+                               const T& actual) const {
+    broken_rule(kTable[rule.place()], member, expected, actual);
   }
-  template <class Expected, class Actual, class World>
-  Divergence operator()(Rule rule, std::string_view member, const Expected& expected,
-                        const Actual& actual, const World& world) const {
-    return broken_rule(kTable[rule.place()], member, expected, actual,
-                       [&](std::string_view bytes) { return world.requests().symbol_of(bytes); });
+  [[noreturn]] void operator()(Rule rule, detail::Mismatch mismatch) const {
+    throw BrokenRule{kTable[rule.place()], std::move(mismatch)};
   }
-  Divergence operator()(Rule rule, const detail::Mismatch& mismatch, const auto&... world) const {
-    return (*this)(rule, mismatch.field, mismatch.expected, mismatch.actual, world...);
+  template <class Expected, class Actual>
+  void unless_equal(Rule rule, std::string_view member, const Expected& expected,
+                    const Actual& actual) const {
+    if (!(actual == expected)) (*this)(rule, member, expected, actual);
   }
   /// For a command that may change nothing. before: null if nothing was shown.
   template <class Observation>
-  std::optional<Divergence> if_changed(Rule rule, const Observation* before,
-                                       const Observation& shown, const auto&... world) const {
-    if (!before) return std::nullopt;
-    const auto changed =
+  void if_changed(Rule rule, const Observation* before, const Observation& shown) const {
+    if (!before) return;
+    auto changed =
         detail::changed_state(kTable[rule.place()], declared_of(*before), declared_of(shown));
-    if (!changed) return std::nullopt;
-    return (*this)(rule, *changed, world...);
+    if (changed) (*this)(rule, *std::move(changed));
   }
 };
 

@@ -8,10 +8,13 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "contract/core/target.h"
+#include "properties/core/broken_rule.h"
 #include "properties/core/checks.h"
+#include "properties/core/difference.h"
 #include "properties/core/divergence.h"
 #include "properties/core/goals.h"
 #include "properties/draws/choices.h"
@@ -57,24 +60,80 @@ class GeneratorFor : public Generator {
   }
 };
 
-/// Rules of target T.
+/// Rules of target T. before(), shown() and world() are those of the command that is checked.
 template <class T>
 class RulesFor : public RuleChecker {
  public:
   using Target = T;
+  using Command = typename T::Command;
+  using Observation = typename T::Observation;
+  using World = typename T::World;
 
-  virtual std::optional<Divergence> check(const typename T::Command& command,
-                                          const typename T::Observation* before,
-                                          const typename T::Observation& observation,
-                                          const typename T::World& world) = 0;
-
-  std::optional<Divergence> verdict(const Command& command, const Observation* before,
-                                    const Observation& observation, const World& world) final {
-    return judged(check(command.as<typename T::Command>(),
-                        before ? &detail::typed_observation<T>(*before) : nullptr,
-                        detail::typed_observation<T>(observation),
-                        typed_world<typename T::World>(world)));
+  /// Like `verdict`, in types.
+  std::optional<Divergence> check(const Command& command, const Observation* before,
+                                  const Observation& shown, const World& world) {
+    try {
+      check_inside(command, before, shown, world);
+    } catch (BrokenRule& found) {
+      if (!is_left_out(found.rule)) return divergence_of(std::move(found));
+    }
+    return std::nullopt;
   }
+  /// The same inside another check, which a broken rule leaves, too.
+  void check_inside(const Command& command, const Observation* before, const Observation& shown,
+                    const World& world) {
+    before_ = before;
+    shown_ = &shown;
+    world_ = &world;
+    check_all(command);
+  }
+
+  std::optional<Divergence> verdict(const kvfence::Command& command,
+                                    const kvfence::Observation* before,
+                                    const kvfence::Observation& observation,
+                                    const kvfence::World& world) final {
+    return check(command.as<Command>(), before ? &detail::typed_observation<T>(*before) : nullptr,
+                 detail::typed_observation<T>(observation), typed_world<World>(world));
+  }
+
+ protected:
+  /// Checks every rule. A broken one leaves it (broken_rule.h).
+  virtual void check_all(const Command& command) = 0;
+
+  /// A part of check_all. If a rule that is switched off is broken, only the part ends.
+  template <class Part>
+  void judge(const Part& part) const {
+    try {
+      part();
+    } catch (const BrokenRule& found) {
+      if (!is_left_out(found.rule)) throw;
+    }
+  }
+
+  /// What was shown before the command; null for the first one.
+  const Observation* before() const { return before_; }
+  const Observation& shown() const { return *shown_; }
+  const World& world() const { return *world_; }
+
+ private:
+  /// The rule's name becomes the oracle, its text the message. Hashes of requests are shown as
+  /// symbols.
+  Divergence divergence_of(BrokenRule found) const {
+    SymbolOf symbol_of;
+    if constexpr (requires { world_->requests(); }) {
+      symbol_of = [this](std::string_view bytes) { return world_->requests().symbol_of(bytes); };
+    }
+    auto& [field, expected, actual] = found.mismatch;
+    Divergence divergence = detail::locate_difference(std::move(field), std::move(expected),
+                                                      std::move(actual), symbol_of);
+    divergence.oracle = found.rule.name;
+    divergence.message = found.rule.rule;
+    return divergence;
+  }
+
+  const Observation* before_ = nullptr;
+  const Observation* shown_ = nullptr;
+  const World* world_ = nullptr;
 };
 
 /// How a room draws the configurations and commands of target T.

@@ -99,13 +99,8 @@ class RulesOfEngine final : public engine::Rules {
     const Room& room = kRooms[static_cast<std::size_t>(setup.assembly)];
     if (room.rules) rules_.push_back(room.rules().make(setup));
   }
-  std::optional<Divergence> check(const engine::Command& command, const engine::Observation* before,
-                                  const engine::Observation& observation,
-                                  const engine::World& world) override {
-    for (const auto& rules : rules_) {
-      if (auto found = rules->check(command, before, observation, world)) return found;
-    }
-    return std::nullopt;
+  void check_all(const engine::Command& command) override {
+    for (const auto& rules : rules_) rules->check_inside(command, before(), shown(), world());
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "contract/core/lists.h"
+#include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
 #include "properties/core/left_out.h"
 #include "properties/engine/shown_requests.h"
@@ -129,25 +130,24 @@ RankMemory::RankMemory(const Words& words, const KVCacheManagerConfig& config,
   }
 }
 
-std::optional<Broken> RankMemory::zero(std::size_t rank, const StepOnBlocks& step,
-                                       const Sequences& sequences) {
+void RankMemory::zero(std::size_t rank, const StepOnBlocks& step, const Sequences& sequences) {
   for (BlockId block : step.zeroed) {
     if (contains(step.lost, block)) continue;
-    if (auto found = overwrite(rank, block, "zeroed for another request", {})) return found;
+    overwrite(rank, block, "zeroed for another request", {});
   }
   forgive_victims(step.victims, step.lost, sequences, groups_, ranks_[rank].blocks);
-  return std::nullopt;
 }
 
-std::optional<Broken> RankMemory::compute(std::size_t rank, const StepOnBlocks& step,
-                                          const Sequences& sequences) {
+void RankMemory::compute(std::size_t rank, const StepOnBlocks& step, const Sequences& sequences) {
   const std::vector<Content>& blocks = ranks_[rank].blocks;
   const auto is_forgiven = [&](GroupId group) { return passes_over(step, groups_[group]); };
   for (const Run& run : step.runs) {
     for (const Filled& filled : filled_by(run, sequences.at(run.request), groups_, blocks)) {
-      const Content& content = is_forgiven(filled.group) ? kAnything : filled.content;
-      auto found = overwrite(rank, filled.block, run.request, content);
-      if (found && !is_forgiven(filled.group)) return found;
+      if (!is_forgiven(filled.group)) {
+        overwrite(rank, filled.block, run.request, filled.content);
+      } else if (!copy_over(rank, filled.block)) {
+        ranks_[rank].blocks[filled.block] = kAnything;
+      }
     }
   }
   for (const Run& run : step.runs) {
@@ -155,14 +155,13 @@ std::optional<Broken> RankMemory::compute(std::size_t rank, const StepOnBlocks& 
     if (run.end > prefixes.num_tokens()) continue;
     const auto wrong = wrong_read(run, prefixes, groups_, blocks);
     if (wrong && !is_forgiven(wrong->expected.group)) {
-      return Broken{words_.a_step_reads_its_own, on_rank(rank, words_.block, wrong->block),
-                    to_text(wrong->expected) + ", for " + run.request, to_text(wrong->actual)};
+      broken_rule(*words_.a_step_reads_its_own, on_rank(rank, words_.block, wrong->block),
+                  to_text(wrong->expected) + ", for " + run.request, to_text(wrong->actual));
     }
   }
-  return std::nullopt;
 }
 
-std::optional<Broken> RankMemory::submit(std::size_t rank_index, const PlannedCopy& copy) {
+void RankMemory::submit(std::size_t rank_index, const PlannedCopy& copy) {
   Rank& rank = ranks_[rank_index];
   for (const CopyPart& part : copy.parts) {
     for (std::size_t each = 0; each < ranks_.size(); ++each) {
@@ -176,32 +175,31 @@ std::optional<Broken> RankMemory::submit(std::size_t rank_index, const PlannedCo
         }
         for (const CopyPart& its : other.parts) {
           if (its.place != part.place) continue;
-          return Broken{
-              copy.is_store ? words_.a_place_has_one_writer : words_.a_load_reads_what_is_complete,
-              on_rank(each, words_.place, part.place), "no other copy under way",
-              other.name() + ", under " + copy.name()};
+          broken_rule(*(copy.is_store ? words_.a_place_has_one_writer
+                                      : words_.a_load_reads_what_is_complete),
+                      on_rank(each, words_.place, part.place), "no other copy under way",
+                      other.name() + ", under " + copy.name());
         }
       }
     }
     const Content& source =
         copy.is_store ? rank.blocks[part.block] : place(rank_index, part.place, part.sub_block);
     if (part.content && !passes_for(source, *part.content)) {
-      return Broken{words_.copies_are_as_planned,
-                    copy.is_store ? on_rank(rank_index, words_.block, part.block)
-                                  : on_rank(rank_index, words_.place, part.place),
-                    to_text(*part.content), to_text(source) + ", under " + copy.name()};
+      broken_rule(*words_.copies_are_as_planned,
+                  copy.is_store ? on_rank(rank_index, words_.block, part.block)
+                                : on_rank(rank_index, words_.place, part.place),
+                  to_text(*part.content), to_text(source) + ", under " + copy.name());
     }
   }
   for (const CopyPart& part : copy.parts) {
     if (copy.is_store) {
       std::fill_n(rank.places.begin() + std::ptrdiff_t{part.place} * num_sub_blocks_,
                   num_sub_blocks_, Content{});
-    } else if (auto found = overwrite(rank_index, part.block, copy.name(), {})) {
-      return found;
+    } else {
+      overwrite(rank_index, part.block, copy.name(), {});
     }
   }
   rank.copies.push_back(copy);
-  return std::nullopt;
 }
 
 void RankMemory::end(Rank& rank, PlannedCopy& copy, bool success) {
@@ -213,18 +211,21 @@ void RankMemory::end(Rank& rank, PlannedCopy& copy, bool success) {
   }
 }
 
-std::optional<Broken> RankMemory::overwrite(std::size_t rank, BlockId block, const std::string& who,
-                                            const Content& content) {
+const PlannedCopy* RankMemory::copy_over(std::size_t rank, BlockId block) const {
   for (const PlannedCopy& copy : ranks_[rank].copies) {
-    if (!copy.is_under_way()) continue;
-    for (const CopyPart& part : copy.parts) {
-      if (part.block != block) continue;
-      return Broken{words_.no_reuse_under_a_copy, on_rank(rank, words_.block, block),
-                    "left alone by all but " + copy.name(), "written by " + who};
-    }
+    if (copy.is_under_way() && std::ranges::count(copy.parts, block, &CopyPart::block) > 0)
+      return &copy;
+  }
+  return nullptr;
+}
+
+void RankMemory::overwrite(std::size_t rank, BlockId block, const std::string& who,
+                           const Content& content) {
+  if (const PlannedCopy* const copy = copy_over(rank, block)) {
+    broken_rule(*words_.no_reuse_under_a_copy, on_rank(rank, words_.block, block),
+                "left alone by all but " + copy->name(), "written by " + who);
   }
   ranks_[rank].blocks[block] = content;
-  return std::nullopt;
 }
 
 }  // namespace kvfence::engine

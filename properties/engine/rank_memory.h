@@ -16,17 +16,10 @@
 #include "contract/connectors/kv_output_aggregator.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
+#include "properties/core/divergence.h"
 #include "properties/kv_cache/kv_content.h"
 
 namespace kvfence::engine {
-
-/// A broken rule, by its place in its room's table.
-struct Broken {
-  std::size_t rule = 0;
-  std::string where;
-  std::string expected;
-  std::string actual;
-};
 
 /// A GPU block of a copy, its part of a place, and the expected content of the source; nothing:
 /// unknown.
@@ -95,15 +88,15 @@ bool passes_over(const StepOnBlocks& step, const KVCacheSpec& group);
 /// Copyable.
 class RankMemory {
  public:
-  /// A room's names for blocks and places, and the places of its rules in its table.
+  /// A room's names for blocks and places, and its rules.
   struct Words {
     std::string_view block;
     std::string_view place;
-    std::size_t no_reuse_under_a_copy = 0;
-    std::size_t a_place_has_one_writer = 0;
-    std::size_t a_load_reads_what_is_complete = 0;
-    std::size_t copies_are_as_planned = 0;
-    std::size_t a_step_reads_its_own = 0;
+    const Invariant* no_reuse_under_a_copy = nullptr;
+    const Invariant* a_place_has_one_writer = nullptr;
+    const Invariant* a_load_reads_what_is_complete = nullptr;
+    const Invariant* copies_are_as_planned = nullptr;
+    const Invariant* a_step_reads_its_own = nullptr;
     /// A place is reused only when all ranks are done with it. False: each rank has its own bytes.
     bool shares_places = false;
   };
@@ -124,15 +117,13 @@ class RankMemory {
   }
 
  protected:
-  // Each works on one rank and returns the first rule that is broken, if any.
+  // Each works on one rank, and throws a broken rule (broken_rule.h).
 
   /// Before a step computes.
-  std::optional<Broken> zero(std::size_t rank, const StepOnBlocks& step,
-                             const Sequences& sequences);
+  void zero(std::size_t rank, const StepOnBlocks& step, const Sequences& sequences);
   /// All requests write their tokens, then all read what they attend to.
-  std::optional<Broken> compute(std::size_t rank, const StepOnBlocks& step,
-                                const Sequences& sequences);
-  std::optional<Broken> submit(std::size_t rank, const PlannedCopy& copy);
+  void compute(std::size_t rank, const StepOnBlocks& step, const Sequences& sequences);
+  void submit(std::size_t rank, const PlannedCopy& copy);
 
   void end(Rank& rank, PlannedCopy& copy, bool success);
 
@@ -140,8 +131,9 @@ class RankMemory {
   std::uint32_t num_sub_blocks_;
 
  private:
-  std::optional<Broken> overwrite(std::size_t rank, BlockId block, const std::string& who,
-                                  const Content& content);
+  /// A copy under way that reads or writes the block; null: none.
+  const PlannedCopy* copy_over(std::size_t rank, BlockId block) const;
+  void overwrite(std::size_t rank, BlockId block, const std::string& who, const Content& content);
 
   Words words_;
   std::vector<KVCacheSpec> groups_;

@@ -146,15 +146,14 @@ std::uint32_t size_of(const auto& list) { return static_cast<std::uint32_t>(list
 /// Checks one scheduler.
 class SchedulerRules {
  public:
-  using Found = std::optional<Divergence>;
-
   SchedulerRules(const EngineSetup& setup, EngineRole role)
       : setup_(setup),
         role_(role),
         config_(setup.schedulers[static_cast<std::size_t>(role)]),
         may_overshoot_(hit_may_overshoot(config_.kv_cache)),
-        block_tables_(config_.kv_cache, /*others_hold=*/setup.of(role).simple.has_value()),
-        mirror_(std::in_place) {}
+        block_tables_(config_.kv_cache, kBlockRules,
+                      /*others_hold=*/setup.of(role).simple.has_value()),
+        mirror_(broken.row("events_mirror_the_keys")) {}
 
   /// The engine failed: a new scheduler follows.
   void restart() {
@@ -166,48 +165,54 @@ class SchedulerRules {
     rounds_.forget();
     end_fair_run();
     block_tables_.reset();
-    mirror_.emplace();
+    mirror_.emplace(broken.row("events_mirror_the_keys"));
+  }
+
+  /// Sets what was shown after the command that is checked next. Call it once per command.
+  void see(const Observation& observation, const World& world) {
+    observation_ = &observation;
+    shown_ = &observation.of(role_);
+    world_ = &world;
+    state_was_seen_ = std::exchange(state_is_seen_, has_state(*shown_));
+    planned_now_ = false;
   }
 
   /// Takes in a command to this scheduler that was not refused. before: the scheduler's observation
   /// before it; null for the first command.
-  std::optional<Divergence> take(const Command& command, const SchedulerObservation* before,
-                                 const Observation& observation, const World& world) {
-    const SchedulerObservation& shown = observation.of(role_);
+  void take(const Command& command, const SchedulerObservation* before) {
     planned_now_ = std::holds_alternative<Schedule>(command);
     if (planned_now_) ++num_steps_;
-    take_calls(shown, world);
-    const StepRounds::Round* round = rounds_.take(command, shown, num_base_blocks());
-    if (round && !kRoundsOfEquals(have_equals(round->preempted, world))) {
-      return broken("steps_do_not_go_round", "preempted", "steps that make progress",
-                    phrase("the state of " + std::to_string(round->num_steps) +
-                           " steps ago; preempted meanwhile: " + joined(round->preempted)),
-                    world);
+    take_calls();
+    const StepRounds::Round* round = rounds_.take(command, shown(), num_base_blocks());
+    if (round && !kRoundsOfEquals(have_equals(round->preempted))) {
+      broken("steps_do_not_go_round", "preempted", "steps that make progress",
+             phrase("the state of " + std::to_string(round->num_steps) +
+                    " steps ago; preempted meanwhile: " + joined(round->preempted)));
     }
     if (const auto* added = std::get_if<AddRequest>(&command)) {
-      add(*added, world);
+      add(*added);
     } else if (const auto* handed_over = std::get_if<HandOver>(&command)) {
       AddRequest limits;
       limits.id = handed_over->id;
       limits.max_tokens = handed_over->max_tokens;
-      add(std::move(limits), world);
+      add(std::move(limits));
     } else if (planned_now_) {
-      return check_step(shown, world);
+      check_step();
     } else if (const auto* update = std::get_if<Update>(&command)) {
-      return check_update(*update, before, observation, world);
+      check_update(*update, before);
     } else if (std::holds_alternative<Poll>(command)) {
-      if (!observation.invalid_blocks.has_value()) return std::nullopt;
+      if (!observation().invalid_blocks.has_value()) return;
       const auto step =
           std::ranges::find_if(in_flight_, [](const Step& each) { return !each.invalid_blocks; });
-      if (step != in_flight_.end()) step->invalid_blocks = *observation.invalid_blocks;
-      for (const std::string& name : *observation.finished_recving) {
-        if (Track* track = find(name, world)) track->is_loading = false;
+      if (step != in_flight_.end()) step->invalid_blocks = *observation().invalid_blocks;
+      for (const std::string& name : *observation().finished_recving) {
+        if (Track* track = find(name)) track->is_loading = false;
       }
     } else if (const auto* compiled = std::get_if<GrammarCompiled>(&command)) {
-      if (Track* track = find(compiled->request, world)) track->is_blocked = false;
+      if (Track* track = find(compiled->request)) track->is_blocked = false;
     } else if (const auto* ended = std::get_if<FinishRequests>(&command)) {
       for (const std::string& name : ended->requests) {
-        Track* track = find(name, world);
+        Track* track = find(name);
         if (track && track->is_unfinished) end(*track);
       }
     } else if (std::holds_alternative<FinishAllRequests>(command)) {
@@ -220,63 +225,55 @@ class SchedulerRules {
       forget_requests();
       mirror_.reset();  // its events are not observed
     } else if (std::holds_alternative<ResetPrefixCache>(command)) {
-      for (const ConnectorCall& call : shown.connector_calls.or_empty()) {
+      for (const ConnectorCall& call : shown().connector_calls.or_empty()) {
         if (call.method == "reset_cache" && call.answer == "done") ++num_connector_events_;
       }
     }
-    return std::nullopt;
   }
 
   // ---- Observations. ----
 
   /// Checks the observation after any command. Call it after take, if take was called.
-  std::optional<Divergence> check_shown(const Observation& observation, const World& world) {
-    const SchedulerObservation& shown = observation.of(role_);
-    const bool has_state = shown.requests.has_value();
-    Found found = check_numbers(shown, world);
-    if (!found && has_state) found = check_state(shown, world);
-    if (!found && has_state) found = check_rest(observation, world);
-    state_was_seen_ = has_state;
-    planned_now_ = false;
-    return found;
+  void check_shown() {
+    check_numbers();
+    if (!state_is_seen_) return;
+    check_state();
+    check_rest();
   }
 
   /// Call it when something came from outside or failed.
   void end_fair_run() { num_fair_steps_ = num_quiet_steps_ = 0; }
 
   /// After a command to this scheduler that was not refused, if the other rules hold.
-  std::optional<Divergence> check_progress(const Command& command, const Observation& observation,
-                                           const World& world) {
+  void check_progress(const Command& command) {
     num_put_off_ += num_times_put_off(command);
-    const SchedulerObservation& shown = observation.of(role_);
-    if (!goes_on(command, observation) || !shown.requests.has_value()) {
+    if (!goes_on(command, observation()) || !state_is_seen_) {
       end_fair_run();
-      return std::nullopt;
+      return;
     }
-    if (!std::holds_alternative<Schedule>(command)) return std::nullopt;
-    const Work work = work_left(shown);
+    if (!std::holds_alternative<Schedule>(command)) return;
+    const Work work = work_left();
     // Upstream can repeat steps, or stand still, for ever in two ways (notes_on_rules.md).
     const bool may_go_round =
-        !shown.preempted->empty() && (!only_running_hold_blocks(shown, num_base_blocks()) ||
-                                      have_equals(*shown.preempted, world));
-    const bool plans = !shown.scheduled->empty() || !shown.preempted->empty();
+        !shown().preempted->empty() &&
+        (!only_running_hold_blocks(shown(), num_base_blocks()) || have_equals(*shown().preempted));
+    const bool plans = !shown().scheduled->empty() || !shown().preempted->empty();
     num_fair_steps_ = kEndlessRounds(may_go_round) ? 0 : num_fair_steps_ + (plans ? 1 : 0);
     if (num_fair_steps_ <= 1) num_fair_steps_max_ = work.num_steps_max;
-    const bool is_quiet = !plans && !kStandstill(work.may_stand) && waits_for_nothing(observation);
+    const bool is_quiet = !plans && !kStandstill(work.may_stand) && waits_for_nothing();
     num_quiet_steps_ = is_quiet ? num_quiet_steps_ + 1 : 0;
     // One step sends what ended, its update returns the answer, and the next one is free to plan.
     // Each step asks again about a request that was put off.
     const std::uint64_t num_quiet_max = 2ULL * config_.max_concurrent_batches + num_put_off_;
     if (!work.first ||
         (num_quiet_steps_ <= num_quiet_max && num_fair_steps_ <= num_fair_steps_max_)) {
-      return std::nullopt;
+      return;
     }
     const std::string waits = std::string(to_text(work.first->shown_status)) + " after ";
-    return broken("every_request_ends", "requests[" + work.first->limits.id + "]",
-                  phrase("its end within " + std::to_string(num_fair_steps_max_) + " steps"),
-                  phrase(waits + std::to_string(num_fair_steps_) + " steps, and " +
-                         std::to_string(num_quiet_steps_) + " without a scheduled request"),
-                  world);
+    broken("every_request_ends", "requests[" + work.first->limits.id + "]",
+           phrase("its end within " + std::to_string(num_fair_steps_max_) + " steps"),
+           phrase(waits + std::to_string(num_fair_steps_) + " steps, and " +
+                  std::to_string(num_quiet_steps_) + " without a scheduled request"));
   }
 
  private:
@@ -350,13 +347,18 @@ class SchedulerRules {
     const BlockLists* blocks = nullptr;  ///< null: none
   };
 
+  const Observation& observation() const { return *observation_; }
+  /// This scheduler's part of it.
+  const EngineObservation& shown() const { return *shown_; }
+  const World& world() const { return *world_; }
+
   std::uint32_t num_base_blocks() const {
     return config_.kv_cache.pool.num_gpu_blocks - config_.kv_cache.num_usable_blocks();
   }
 
   /// The request of that name, unless it is known to be gone; else null.
-  Track* find(const std::string& name, const World& world) {
-    const auto entry = world.find(name);
+  Track* find(const std::string& name) {
+    const auto entry = world().find(name);
     if (!entry || entry->number >= tracks_.size()) return nullptr;
     Track& track = tracks_[entry->number];
     return track.request ? &track : nullptr;
@@ -368,11 +370,11 @@ class SchedulerRules {
 
   // ---- Requests. ----
 
-  void add(AddRequest limits, const World& world) {
-    const RequestNumber number = world.find(limits.id)->number;
+  void add(AddRequest limits) {
+    const RequestNumber number = world().find(limits.id)->number;
     if (tracks_.size() <= number) tracks_.resize(number + 1);
     Track& track = tracks_[number];
-    track.request = *world.requests().find(limits.id);
+    track.request = *world().requests().find(limits.id);
     track.num_prompt_tokens = size_of(track.request->all_token_ids());
     track.is_unfinished = true;
     track.is_blocked = limits.grammar;
@@ -400,9 +402,9 @@ class SchedulerRules {
   }
 
   /// Takes in the calls to a scripted connector.
-  void take_calls(const SchedulerObservation& shown, const World& world) {
-    for (const ConnectorCall& call : shown.connector_calls.or_empty()) {
-      Track* const track = call.request.empty() ? nullptr : find(call.request, world);
+  void take_calls() {
+    for (const ConnectorCall& call : shown().connector_calls.or_empty()) {
+      Track* const track = call.request.empty() ? nullptr : find(call.request);
       if (!track) continue;
       if (call.child) {
         // The MultiConnector combines its children's other answers.
@@ -416,7 +418,7 @@ class SchedulerRules {
         track->is_loading = track->load_async;
         if (track->num_local_tokens > 0 &&
             !config_.kv_cache.pool.rules.external_blocks_after_hits) {
-          track->aliasing = shown.tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
+          track->aliasing = shown().tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
         }
       } else if (call.method == "request_finished") {
         track->is_held = call.answer.starts_with("hold");
@@ -426,59 +428,50 @@ class SchedulerRules {
 
   // ---- A step is planned. ----
 
-  Found check_step(const SchedulerObservation& shown, const World& world) {
-    if (!std::is_permutation(ended_.begin(), ended_.end(), shown.finished->begin(),
-                             shown.finished->end())) {
-      return broken("finished_are_reported_once", "finished", ended_, *shown.finished, world);
+  void check_step() {
+    if (!std::is_permutation(ended_.begin(), ended_.end(), shown().finished->begin(),
+                             shown().finished->end())) {
+      broken("finished_are_reported_once", "finished", ended_, *shown().finished);
     }
     ended_.clear();
-    for (std::size_t at = 0; at < shown.new_reqs->size(); ++at) {
-      const ScheduledNew& entry = (*shown.new_reqs)[at];
+    for (std::size_t at = 0; at < shown().new_reqs->size(); ++at) {
+      const ScheduledNew& entry = (*shown().new_reqs)[at];
       const Report report = {entry.num_computed_tokens, /*is_whole=*/true, &entry.blocks};
-      if (auto found = take_report(entry.request, report, element("new_reqs", at), shown, world)) {
-        return found;
-      }
+      take_report(entry.request, report, element("new_reqs", at));
     }
     bool is_resumed = false;
-    for (std::size_t at = 0; at < shown.cached_reqs->size(); ++at) {
-      const ScheduledCached& entry = (*shown.cached_reqs)[at];
+    for (std::size_t at = 0; at < shown().cached_reqs->size(); ++at) {
+      const ScheduledCached& entry = (*shown().cached_reqs)[at];
       const Report report = {entry.num_computed_tokens, entry.resumed,
                              entry.blocks.has_value() ? &*entry.blocks : nullptr};
-      if (auto found =
-              take_report(entry.request, report, element("cached_reqs", at), shown, world)) {
-        return found;
-      }
+      take_report(entry.request, report, element("cached_reqs", at));
       is_resumed = is_resumed || entry.resumed;
     }
-    if (auto found = check_scheduled(shown, world)) return found;
+    check_scheduled();
     const bool is_over_pause =
-        (pause_state_ == PauseState::kPausedAll && !shown.scheduled->empty()) ||
-        (pause_state_ != PauseState::kUnpaused && (is_resumed || !shown.new_reqs->empty()));
+        (pause_state_ == PauseState::kPausedAll && !shown().scheduled->empty()) ||
+        (pause_state_ != PauseState::kUnpaused && (is_resumed || !shown().new_reqs->empty()));
     if (is_over_pause) {
-      return broken("a_step_keeps_its_limits", "scheduled", "what the pause allows",
-                    *shown.scheduled, world);
+      broken("a_step_keeps_its_limits", "scheduled", "what the pause allows", *shown().scheduled);
     }
-    if (!shown.never_fits.has_value()) return std::nullopt;
-    Track* const track = find(*shown.never_fits, world);
+    if (!shown().never_fits.has_value()) return;
+    Track* const track = find(*shown().never_fits);
     if (!track || !track->is_unfinished) {
-      return broken("finished_are_reported_once", "never_fits", "an unfinished request",
-                    *shown.never_fits, world);
+      broken("finished_are_reported_once", "never_fits", "an unfinished request",
+             *shown().never_fits);
     }
     end(*track);
-    return std::nullopt;
   }
 
-  Found take_report(const std::string& name, const Report& report, const std::string& place,
-                    const SchedulerObservation& shown, const World& world) {
-    Track* const track = find(name, world);
+  void take_report(const std::string& name, const Report& report, const std::string& place) {
+    Track* const track = find(name);
     if (!track || !track->is_unfinished || track->reported_step == num_steps_) {
-      return broken("workers_know_the_tables", place, "an unfinished request, once", name, world);
+      broken("workers_know_the_tables", place, "an unfinished request, once", name);
     }
     const std::uint32_t most = track->num_shown_computed;
     if (state_was_seen_ && most > 0 && report.num_computed > most &&
-        !contains(*shown.preempted, name)) {
-      return broken("workers_know_the_tables", place + ".num_computed_tokens", most,
-                    report.num_computed, world);
+        !contains(*shown().preempted, name)) {
+      broken("workers_know_the_tables", place + ".num_computed_tokens", most, report.num_computed);
     }
     track->reported_step = num_steps_;
     track->is_reported_whole = report.is_whole;
@@ -490,104 +483,97 @@ class SchedulerRules {
       if (!report.blocks || group >= report.blocks->size()) continue;
       known.insert(known.end(), (*report.blocks)[group].begin(), (*report.blocks)[group].end());
     }
-    return std::nullopt;
   }
 
-  Found check_scheduled(const SchedulerObservation& shown, const World& world) {
-    const std::vector<ScheduledRequest>& scheduled = *shown.scheduled;
+  void check_scheduled() {
+    const std::vector<ScheduledRequest>& scheduled = *shown().scheduled;
     std::vector<Planned>& planned = in_flight_.emplace_back().requests;
     const std::uint32_t threshold = config_.long_prefill_token_threshold;
     std::uint32_t total = 0;
     for (std::size_t at = 0; at < scheduled.size(); ++at) {
       const ScheduledRequest& entry = scheduled[at];
-      Track* const track = find(entry.request, world);
+      Track* const track = find(entry.request);
       if (!track || !track->is_unfinished || track->scheduled_step == num_steps_) {
-        return broken("a_step_keeps_its_limits", element("scheduled", at),
-                      "an unfinished request, once", entry.request, world);
+        broken("a_step_keeps_its_limits", element("scheduled", at), "an unfinished request, once",
+               entry.request);
       }
       if (track->is_loading) {
-        return broken("a_load_keeps_its_blocks", element("scheduled", at),
-                      "a request that does not load", entry.request, world);
+        broken("a_load_keeps_its_blocks", element("scheduled", at), "a request that does not load",
+               entry.request);
       }
       if (track->reported_step != num_steps_) {
-        return broken("workers_know_the_tables", element("scheduled", at),
-                      "a new or cached request", entry.request, world);
+        broken("workers_know_the_tables", element("scheduled", at), "a new or cached request",
+               entry.request);
       }
       const std::uint32_t num_tokens = entry.num_tokens;
       total += num_tokens;
       if (num_tokens == 0 || (threshold > 0 && num_tokens > threshold) ||
           track->num_reported_computed + num_tokens > config_.kv_cache.max_model_len) {
-        return broken("a_step_keeps_its_limits", element("scheduled", at) + ".num_tokens",
-                      "tokens within threshold and model length", num_tokens, world);
+        broken("a_step_keeps_its_limits", element("scheduled", at) + ".num_tokens",
+               "tokens within threshold and model length", num_tokens);
       }
       track->scheduled_step = num_steps_;
       track->num_scheduled_tokens = num_tokens;
       track->num_planned_tokens += num_tokens;
       planned.push_back({number_of(*track), num_tokens, size_of(entry.spec_tokens), entry.samples});
     }
-    if (shown.new_reqs->size() + shown.cached_reqs->size() != scheduled.size()) {
-      return broken("workers_know_the_tables", "cached_reqs", size_of(scheduled),
-                    size_of(*shown.new_reqs) + size_of(*shown.cached_reqs), world);
+    broken.unless_equal("workers_know_the_tables", "cached_reqs", size_of(scheduled),
+                        size_of(*shown().new_reqs) + size_of(*shown().cached_reqs));
+    if (total > config_.token_budget()) {
+      broken("a_step_keeps_its_limits", "scheduled", config_.token_budget(), total);
     }
-    if (total <= config_.token_budget()) return std::nullopt;
-    return broken("a_step_keeps_its_limits", "scheduled", config_.token_budget(), total, world);
   }
 
   // ---- A step comes back. ----
 
-  Found check_update(const Update& command, const SchedulerObservation* before,
-                     const Observation& observation, const World& world) {
-    const SchedulerObservation& shown = observation.of(role_);
+  void check_update(const Update& command, const SchedulerObservation* before) {
     ++num_updates_;
     Step step;
     if (!in_flight_.empty()) {
       step = std::move(in_flight_.front());
       in_flight_.erase(in_flight_.begin());
     }
-    const bool is_reported = setup_.has_workers() && observation.invalid_blocks.has_value();
+    const bool is_reported = setup_.has_workers() && observation().invalid_blocks.has_value();
     const std::vector<BlockId>& invalid_blocks = step.invalid_blocks ? *step.invalid_blocks
-                                                 : is_reported       ? *observation.invalid_blocks
+                                                 : is_reported       ? *observation().invalid_blocks
                                                                      : command.invalid_blocks;
     if (!invalid_blocks.empty() && before && before->requests.has_value() &&
-        shown.requests.has_value() && config_.kv_cache.groups.size() == 1) {
-      if (auto found = check_failed_blocks(invalid_blocks, *before, shown, world)) return found;
+        shown().requests.has_value() && config_.kv_cache.groups.size() == 1) {
+      check_failed_blocks(invalid_blocks, *before);
     }
-    for (std::size_t at = 0; at < shown.outputs->size(); ++at) {
-      if (auto found = check_output(command, at, step, shown, world)) return found;
-    }
+    for (std::size_t at = 0; at < shown().outputs->size(); ++at) check_output(command, at, step);
     for (const Planned& planned : step.requests) {
       tracks_[planned.number].num_planned_tokens -= planned.num_tokens;
     }
     const auto report = [&](const std::vector<std::string>& names) {
       for (const std::string& name : names) {
-        Track* const track = find(name, world);
+        Track* const track = find(name);
         if (!track) continue;
         track->is_loading = false;
         track->is_held = false;
         track->is_released = !track->is_unfinished;
       }
     };
-    report(is_reported ? *observation.finished_recving : command.finished_recving);
-    report(is_reported ? *observation.finished_sending : command.finished_sending);
-    return check_events(shown, world);
+    report(is_reported ? *observation().finished_recving : command.finished_recving);
+    report(is_reported ? *observation().finished_sending : command.finished_sending);
+    check_events();
   }
 
   /// Blocks whose load failed. Loading and running requests are checked separately.
-  Found check_failed_blocks(const std::vector<BlockId>& blocks, const SchedulerObservation& before,
-                            const SchedulerObservation& shown, const World& world) {
+  void check_failed_blocks(const std::vector<BlockId>& blocks, const SchedulerObservation& before) {
     const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
     for (RequestStatus status : {RequestStatus::kWaitingForRemoteKVs, RequestStatus::kRunning}) {
       for (BlockId block : blocks) {
         const RequestState* counted_by = nullptr;
         bool goes_back = false;
         for (const RequestState& state : *before.requests) {
-          Track* const track = find(state.id, world);
+          Track* const track = find(state.id);
           const BlocksByGroup* const table = find_table(*before.tables, state.id);
           if (state.status != status || !track || !table) continue;
           const auto at = std::ranges::find(table->front(), block);
           const auto first = static_cast<std::uint32_t>(at - table->front().begin()) * block_size;
           if (at == table->front().end() || first >= state.num_computed_tokens) continue;
-          const RequestState* const now = find_state(shown, state.id);
+          const RequestState* const now = find_state(shown(), state.id);
           goes_back =
               goes_back || !now || is_finished(now->status) || now->num_computed_tokens <= first;
           // Tokens planned by a step in flight may be computed already, if that step is stale.
@@ -597,29 +583,26 @@ class SchedulerRules {
           if (first >= num_computed) continue;
           counted_by = &state;
           if (status != RequestStatus::kRunning) continue;
-          for (const RequestOutput& output : *shown.outputs) {
+          for (const RequestOutput& output : *shown().outputs) {
             if (output.request != state.id || output.tokens.empty()) continue;
-            return broken("failed_blocks_are_computed_again", "outputs",
-                          phrase("none of " + state.id), to_value(output.tokens), world);
+            broken("failed_blocks_are_computed_again", "outputs", phrase("none of " + state.id),
+                   to_value(output.tokens));
           }
         }
         if (!counted_by || goes_back) continue;
-        return broken("failed_blocks_are_computed_again", "requests",
-                      "block " + std::to_string(block) + " to be computed again", *shown.requests,
-                      world);
+        broken("failed_blocks_are_computed_again", "requests",
+               "block " + std::to_string(block) + " to be computed again", *shown().requests);
       }
     }
-    return std::nullopt;
   }
 
-  Found check_output(const Update& command, std::size_t at, const Step& step,
-                     const SchedulerObservation& shown, const World& world) {
-    const RequestOutput& output = (*shown.outputs)[at];
+  void check_output(const Update& command, std::size_t at, const Step& step) {
+    const RequestOutput& output = (*shown().outputs)[at];
     const std::string place = element("outputs", at);
-    Track* const track = find(output.request, world);
+    Track* const track = find(output.request);
     if (!track || !track->is_unfinished || track->output_update == num_updates_) {
-      return broken("outputs_come_from_steps", place + ".request", "an unfinished request, once",
-                    output.request, world);
+      broken("outputs_come_from_steps", place + ".request", "an unfinished request, once",
+             output.request);
     }
     track->output_update = num_updates_;
 
@@ -639,10 +622,9 @@ class SchedulerRules {
     const bool is_sampled =
         tokens.size() <= sampled.size() &&
         (setup_.device || std::equal(tokens.begin(), tokens.end(), sampled.begin()));
-    if (!is_sampled)
-      return broken("outputs_come_from_steps", place + ".tokens", sampled, tokens, world);
+    if (!is_sampled) broken("outputs_come_from_steps", place + ".tokens", sampled, tokens);
     if (tokens.empty() && !is_finished(output.status)) {
-      return broken("outputs_come_from_steps", place + ".tokens", "some, or an end", tokens, world);
+      broken("outputs_come_from_steps", place + ".tokens", "some, or an end", tokens);
     }
 
     const AddRequest& limits = track->limits;
@@ -658,16 +640,15 @@ class SchedulerRules {
           stops || num_outputs >= limits.max_tokens || num_tokens >= config_.kv_cache.max_model_len;
       const bool ends = index + 1 == tokens.size() && is_finished(output.status);
       if (must_end == ends) continue;
-      return broken("outputs_come_from_steps", place + ".status",
-                    must_end ? "an end at token " + std::to_string(token) : "no end yet",
-                    std::string(to_text(output.status)), world);
+      broken("outputs_come_from_steps", place + ".status",
+             must_end ? "an end at token " + std::to_string(token) : "no end yet",
+             std::string(to_text(output.status)));
     }
     if (is_finished(output.status)) end(*track);
-    return std::nullopt;
   }
 
-  Found check_events(const SchedulerObservation& shown, const World& world) {
-    if (!mirror_) return std::nullopt;
+  void check_events() {
+    if (!mirror_) return;
     // The pool's events come first. A connector's events have a medium, except the last
     // AllBlocksCleared ones, which are the scripted connectors'.
     const auto has_medium = [](const KVCacheEvent& event) {
@@ -675,121 +656,90 @@ class SchedulerRules {
       const auto* removed = std::get_if<BlockRemoved>(&event);
       return (stored && stored->medium) || (removed && removed->medium);
     };
-    std::span<const KVCacheEvent> events(*shown.events);
+    std::span<const KVCacheEvent> events(*shown().events);
     std::vector<KVCacheEvent> without_own;
     if (num_connector_events_ > 0) {
-      without_own = *shown.events;
+      without_own = *shown().events;
       for (; num_connector_events_ > 0; --num_connector_events_) {
         const auto last =
             std::find_if(without_own.rbegin(), without_own.rend(), [](const KVCacheEvent& event) {
               return std::holds_alternative<AllBlocksCleared>(event);
             });
         if (last == without_own.rend()) {
-          return broken("events_mirror_the_keys", "events", "the connector's too", *shown.events,
-                        world);
+          broken("events_mirror_the_keys", "events", "the connector's too", *shown().events);
         }
         without_own.erase(std::prev(last.base()));
       }
       events = without_own;
     }
     const auto end = std::ranges::find_if(events, has_medium);
-    std::optional<kvfence::detail::Mismatch> found = mirror_->take(
-        events.first(static_cast<std::size_t>(end - events.begin())), config_.kv_cache.pool);
-    if (!found && shown.keys.has_value()) {
-      found = mirror_->compare(*shown.keys, config_.kv_cache.pool);
-    }
-    if (!found) return std::nullopt;
-    return broken("events_mirror_the_keys", *found, world);
+    mirror_->take(events.first(static_cast<std::size_t>(end - events.begin())),
+                  config_.kv_cache.pool);
+    if (shown().keys.has_value()) mirror_->compare(*shown().keys, config_.kv_cache.pool);
   }
 
-  /// A shown number, and its expected value.
-  struct Sum {
-    Rule rule;
-    std::string_view member;
-    std::uint32_t expected = 0;
-    std::uint32_t actual = 0;
-  };
-
-  static Found check_sums(std::initializer_list<Sum> sums, const World& world) {
-    for (const Sum& sum : sums) {
-      if (sum.expected == sum.actual) continue;
-      return broken(sum.rule, sum.member, sum.expected, sum.actual, world);
-    }
-    return std::nullopt;
-  }
-
-  Found check_numbers(const SchedulerObservation& shown, const World& world) const {
-    if (shown.num_running > config_.max_num_seqs) {
-      return broken("a_step_keeps_its_limits", "num_running", config_.max_num_seqs,
-                    shown.num_running, world);
+  void check_numbers() const {
+    if (shown().num_running > config_.max_num_seqs) {
+      broken("a_step_keeps_its_limits", "num_running", config_.max_num_seqs, shown().num_running);
     }
     const std::uint32_t num_blocks = config_.kv_cache.pool.num_gpu_blocks;
-    Found found =
-        check_sums({{"blocks_add_up", "num_referenced_blocks",
-                     num_blocks - shown.num_empty_blocks - shown.num_cached_blocks,
-                     shown.num_referenced_blocks},
-                    {"a_request_has_one_place", "num_waiting", num_unfinished_ - shown.num_running,
-                     shown.num_waiting + shown.num_skipped_waiting}},
-                   world);
-    if (found || !has_state(shown)) return found;
+    broken.unless_equal("blocks_add_up", "num_referenced_blocks",
+                        num_blocks - shown().num_empty_blocks - shown().num_cached_blocks,
+                        shown().num_referenced_blocks);
+    broken.unless_equal("a_request_has_one_place", "num_waiting",
+                        num_unfinished_ - shown().num_running,
+                        shown().num_waiting + shown().num_skipped_waiting);
+    if (!state_is_seen_) return;
     std::uint32_t num_cached = 0;
-    for (BlockId block : *shown.free_queue) num_cached += (*shown.keys)[block].empty() ? 0 : 1;
-    return check_sums(
-        {{"blocks_add_up", "num_cached_blocks", num_cached, shown.num_cached_blocks},
-         {"blocks_add_up", "num_referenced_blocks", num_blocks - size_of(*shown.free_queue),
-          shown.num_referenced_blocks},
-         {"a_request_has_one_place", "num_running", size_of(*shown.running), shown.num_running},
-         {"a_request_has_one_place", "num_waiting", size_of(*shown.waiting), shown.num_waiting},
-         {"a_request_has_one_place", "num_skipped_waiting", size_of(*shown.skipped_waiting),
-          shown.num_skipped_waiting}},
-        world);
+    for (BlockId block : *shown().free_queue) num_cached += (*shown().keys)[block].empty() ? 0 : 1;
+    broken.unless_equal("blocks_add_up", "num_cached_blocks", num_cached,
+                        shown().num_cached_blocks);
+    broken.unless_equal("blocks_add_up", "num_referenced_blocks",
+                        num_blocks - size_of(*shown().free_queue), shown().num_referenced_blocks);
+    const auto have_one_place = [](std::string_view member, const auto& list, std::uint32_t num) {
+      broken.unless_equal("a_request_has_one_place", member, size_of(list), num);
+    };
+    have_one_place("num_running", *shown().running, shown().num_running);
+    have_one_place("num_waiting", *shown().waiting, shown().num_waiting);
+    have_one_place("num_skipped_waiting", *shown().skipped_waiting, shown().num_skipped_waiting);
   }
 
-  Found check_state(const SchedulerObservation& shown, const World& world) {
-    const auto broken_of_blocks = [&](const BrokenBlockRule& found) {
-      return broken(kBlockRules[static_cast<std::size_t>(found.rule)], found.mismatch, world);
-    };
-    const BlockState blocks{*shown.free_queue, *shown.ref_cnts, *shown.keys, *shown.tables};
-    if (const auto found = block_tables_.check_blocks(blocks)) return broken_of_blocks(*found);
-    if (auto found = read_requests(shown, world)) return found;
-    if (const auto found = block_tables_.check_places(blocks, owners_)) {
-      return broken_of_blocks(*found);
-    }
-    if (auto found = check_places(shown, world)) return found;
-    for (RequestNumber number : there_) {
-      if (auto found = check_request(tracks_[number], shown, world)) return found;
-    }
-    return std::nullopt;
+  void check_state() {
+    const BlockState blocks{*shown().free_queue, *shown().ref_cnts, *shown().keys, *shown().tables};
+    block_tables_.check_blocks(blocks);
+    read_requests();
+    block_tables_.check_places(blocks, owners_);
+    check_places();
+    for (RequestNumber number : there_) check_request(tracks_[number]);
   }
 
   /// Finds each request and its table, and forgets requests that are gone.
-  Found read_requests(const SchedulerObservation& shown, const World& world) {
+  void read_requests() {
     for (RequestNumber number : there_) {
       tracks_[number].shown = nullptr;
       tracks_[number].table = nullptr;
       tracks_[number].place = Place::kNowhere;
     }
     std::uint32_t num_unfinished = 0;
-    for (std::size_t at = 0; at < shown.requests->size(); ++at) {
-      const RequestState& state = (*shown.requests)[at];
-      Track* const track = find(state.id, world);
+    for (std::size_t at = 0; at < shown().requests->size(); ++at) {
+      const RequestState& state = (*shown().requests)[at];
+      Track* const track = find(state.id);
       if (!track || track->shown || track->is_unfinished == is_finished(state.status)) {
-        return broken("a_request_has_one_place", element("requests", at),
-                      "a known request, once, with a status that fits", state.id, world);
+        broken("a_request_has_one_place", element("requests", at),
+               "a known request, once, with a status that fits", state.id);
       }
       track->shown = &state;
       num_unfinished += track->is_unfinished ? 1 : 0;
     }
     if (num_unfinished != num_unfinished_) {
-      return broken("a_request_has_one_place", "requests", "every unfinished request",
-                    *shown.requests, world);
+      broken("a_request_has_one_place", "requests", "every unfinished request", *shown().requests);
     }
     owners_.clear();
-    for (const RequestBlocks& table : *shown.tables) {
-      Track* const track = find(table.request, world);
+    for (const RequestBlocks& table : *shown().tables) {
+      Track* const track = find(table.request);
       if (!track || !track->shown || track->table) {
-        return broken("a_request_has_one_place", "tables", "none of a request that is gone",
-                      table.request, world);
+        broken("a_request_has_one_place", "tables", "none of a request that is gone",
+               table.request);
       }
       track->table = &table.blocks;
       owners_.push_back({&*track->request, number_of(*track), track->aliasing});
@@ -798,60 +748,55 @@ class SchedulerRules {
       Track& track = tracks_[number];
       if (track.shown) continue;
       if (track.is_loading) {
-        return broken("a_load_keeps_its_blocks", "requests", track.limits.id + " among them",
-                      *shown.requests, world);
+        broken("a_load_keeps_its_blocks", "requests", track.limits.id + " among them",
+               *shown().requests);
       }
       track.request.reset();
     }
     std::erase_if(there_, [this](RequestNumber number) { return !tracks_[number].request; });
-    return std::nullopt;
   }
 
-  Found check_places(const SchedulerObservation& shown, const World& world) {
+  void check_places() {
     const auto read = [&](std::string_view member, const std::vector<std::string>& names,
-                          Place place) -> Found {
+                          Place place) {
       for (std::size_t at = 0; at < names.size(); ++at) {
-        Track* const track = find(names[at], world);
+        Track* const track = find(names[at]);
         const bool fits =
             track && track->is_unfinished && track->place == Place::kNowhere &&
             (track->shown->status == RequestStatus::kRunning) == (place == Place::kRunning);
         if (!fits) {
-          return broken("a_request_has_one_place", element(member, at),
-                        "an unfinished request that belongs here and is nowhere else", names[at],
-                        world);
+          broken("a_request_has_one_place", element(member, at),
+                 "an unfinished request that belongs here and is nowhere else", names[at]);
         }
         track->place = place;
       }
-      return std::nullopt;
     };
     // The queues have as many places as there are unfinished requests.
-    if (auto found = read("running", *shown.running, Place::kRunning)) return found;
-    if (auto found = read("waiting", *shown.waiting, Place::kWaiting)) return found;
-    return read("skipped_waiting", *shown.skipped_waiting, Place::kWaiting);
+    read("running", *shown().running, Place::kRunning);
+    read("waiting", *shown().waiting, Place::kWaiting);
+    read("skipped_waiting", *shown().skipped_waiting, Place::kWaiting);
   }
 
-  Found check_request(Track& track, const SchedulerObservation& shown, const World& world) {
+  void check_request(Track& track) {
     const RequestState& state = *track.shown;
     const std::string& name = state.id;
     const auto wrong = [&](Rule rule, std::string_view member, std::uint32_t expected,
                            std::uint32_t actual) {
-      return broken(rule, "requests[" + name + "]." + std::string(member), expected, actual, world);
+      broken(rule, "requests[" + name + "]." + std::string(member), expected, actual);
     };
     const std::uint32_t num_tokens = size_of(track.request->all_token_ids());
     if (state.num_tokens != num_tokens) {
-      return wrong("tokens_add_up", "num_tokens", num_tokens, state.num_tokens);
+      wrong("tokens_add_up", "num_tokens", num_tokens, state.num_tokens);
     }
     const bool loads = state.status == RequestStatus::kWaitingForRemoteKVs;
     if (track.is_loading && (!track.table || loads != track.is_unfinished)) {
-      return broken("a_load_keeps_its_blocks", "requests[" + name + "]",
-                    "one that waits for its load, with blocks", std::string(to_text(state.status)),
-                    world);
+      broken("a_load_keeps_its_blocks", "requests[" + name + "]",
+             "one that waits for its load, with blocks", std::string(to_text(state.status)));
     }
     if (!track.is_unfinished) {
       const bool may_stay = !track.is_released && (track.is_held || setup_.has_workers());
-      if (may_stay) return std::nullopt;
-      return broken("a_finished_request_is_let_go", "requests", "none of " + name, *shown.requests,
-                    world);
+      if (may_stay) return;
+      broken("a_finished_request_is_let_go", "requests", "none of " + name, *shown().requests);
     }
 
     // With workers a load shows only as a status.
@@ -865,8 +810,8 @@ class SchedulerRules {
         state.num_computed_tokens - std::min(state.num_computed_tokens, track.num_planned_tokens);
     const std::uint32_t most = num_tokens - (loads ? 0 : 1);
     if (num_computed > most) {
-      return wrong("tokens_add_up", "num_computed_tokens", most + track.num_planned_tokens,
-                   state.num_computed_tokens);
+      wrong("tokens_add_up", "num_computed_tokens", most + track.num_planned_tokens,
+            state.num_computed_tokens);
     }
     // A request that is new in this step may get the places of drafts one step later.
     const bool is_planned = planned_now_ && track.scheduled_step == num_steps_;
@@ -880,23 +825,19 @@ class SchedulerRules {
       const std::uint32_t least = kv_cache::blocks_for(num_slots, spec.block_size);
       const std::uint32_t length = track.table ? size_of((*track.table)[group]) : 0;
       if (length < least) {
-        return broken("computed_tokens_have_blocks",
-                      "tables[" + name + "][" + std::to_string(group) + "]",
-                      std::to_string(least) + " places", std::to_string(length) + " places", world);
+        broken("computed_tokens_have_blocks", "tables[" + name + "][" + std::to_string(group) + "]",
+               std::to_string(least) + " places", std::to_string(length) + " places");
       }
     }
-    if (is_planned) {
-      if (auto found = check_report(track, world)) return found;
-    }
-    return check_keys(track, shown, world);
+    if (is_planned) check_report(track);
+    check_keys(track);
   }
 
-  Found check_report(const Track& track, const World& world) const {
+  void check_report(const Track& track) const {
     const std::uint32_t num_computed = track.num_reported_computed + track.num_scheduled_tokens;
     if (track.shown->num_computed_tokens != num_computed) {
-      return broken("workers_know_the_tables",
-                    "requests[" + track.shown->id + "].num_computed_tokens", num_computed,
-                    track.shown->num_computed_tokens, world);
+      broken("workers_know_the_tables", "requests[" + track.shown->id + "].num_computed_tokens",
+             num_computed, track.shown->num_computed_tokens);
     }
     for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
       // Mamba moves its states along.
@@ -908,13 +849,11 @@ class SchedulerRules {
                                        [](BlockId reported, BlockId block) {
                                          return block == reported || block == kNullBlockId;
                                        });
-      if (is_known) continue;
-      return broken("workers_know_the_tables", "blocks of " + track.shown->id, now, known, world);
+      if (!is_known) broken("workers_know_the_tables", "blocks of " + track.shown->id, now, known);
     }
-    return std::nullopt;
   }
 
-  Found check_keys(Track& track, const SchedulerObservation& shown, const World& world) {
+  void check_keys(Track& track) {
     const RequestState& state = *track.shown;
     // Computed tokens stay cached when they are computed again. If unobserved, assume all.
     std::uint32_t& most = track.num_computed_most;
@@ -929,26 +868,25 @@ class SchedulerRules {
       const std::uint32_t num_loaded = std::exchange(track.num_loaded_tokens, 0);
       most = std::max({most, num_loaded, state.num_computed_tokens});
     }
-    if (!track.table) return std::nullopt;
+    if (!track.table) return;
     for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
       const std::vector<BlockId>& blocks = (*track.table)[group];
       const std::uint32_t block_size = config_.kv_cache.groups[group].block_size;
       for (std::size_t index = most / block_size; index < blocks.size(); ++index) {
-        const BlockHash& key = (*shown.keys)[blocks[index]];
+        const BlockHash& key = (*shown().keys)[blocks[index]];
         if (key.empty() || block_tables_.is_aliased(blocks[index])) continue;
         if (kOvershootingTable(may_overshoot_)) continue;
-        return broken("only_computed_blocks_are_cached", place_name(state.id, group, index),
-                      Value(), key_value(key), world);
+        broken("only_computed_blocks_are_cached", place_name(state.id, group, index), Value(),
+               key_value(key));
       }
     }
-    return std::nullopt;
   }
 
   /// Whether one of these has the priority and arrival time of another request.
-  bool have_equals(const std::vector<std::string>& names, const World& world) {
+  bool have_equals(const std::vector<std::string>& names) {
     if (config_.policy != SchedulingPolicy::kPriority) return false;
     return std::ranges::any_of(names, [&](const std::string& name) {
-      const Track* const one = find(name, world);
+      const Track* const one = find(name);
       return one && std::ranges::any_of(there_, [&](RequestNumber number) {
                const Track& other = tracks_[number];
                return &other != one && other.limits.priority == one->limits.priority &&
@@ -962,7 +900,7 @@ class SchedulerRules {
   /// within as many steps as they have tokens. Under priority a better request may come in before
   /// one ends, and requests before it in the list may take the budget of each step: once for each
   /// pair of requests.
-  Work work_left(const SchedulerObservation& shown) const {
+  Work work_left() const {
     Work work;
     bool has_holder = false;
     for (RequestNumber number : there_) {
@@ -974,7 +912,7 @@ class SchedulerRules {
       if (track.is_blocked) continue;
       const bool holds = track.table && track.shown_status != RequestStatus::kRunning;
       has_holder |= holds;
-      work.may_stand |= has_holder && (work.first || !fits(track, shown));
+      work.may_stand |= has_holder && (work.first || !fits(track));
       if (!work.first) work.first = &track;
     }
     work.num_steps_max = config_.max_concurrent_batches * (work.num_steps_max + 1);
@@ -985,10 +923,10 @@ class SchedulerRules {
   }
 
   /// Whether the free blocks and a step's tokens suffice for all that a loaded request needs.
-  bool fits(const Track& track, const SchedulerObservation& shown) const {
+  bool fits(const Track& track) const {
     const std::uint32_t num_left = track.shown->num_tokens - track.num_shown_computed;
     if (!config_.enable_chunked_prefill && num_left > config_.token_budget()) return false;
-    std::uint32_t num_free = config_.kv_cache.pool.num_gpu_blocks - shown.num_referenced_blocks;
+    std::uint32_t num_free = config_.kv_cache.pool.num_gpu_blocks - shown().num_referenced_blocks;
     const std::uint32_t num_tokens = track.shown->num_tokens + config_.num_lookahead_tokens();
     for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
       const KVCacheSpec& spec = config_.kv_cache.groups[group];
@@ -1004,12 +942,13 @@ class SchedulerRules {
 
   /// Whether a step that plans nothing has nothing to wait for. A finished request has blocks until
   /// it is let go.
-  bool waits_for_nothing(const Observation& observation) const {
+  bool waits_for_nothing() const {
     const bool has_scripted = std::ranges::any_of(setup_.children, [](const ChildSetup& child) {
       return child.kind == ConnectorKind::kScripted;
     });
-    return pause_state_ == PauseState::kUnpaused && !observation.of(role_).never_fits.has_value() &&
-           !is_anything_under_way(observation, role_) &&
+    return pause_state_ == PauseState::kUnpaused &&
+           !observation().of(role_).never_fits.has_value() &&
+           !is_anything_under_way(observation(), role_) &&
            std::ranges::all_of(in_flight_,
                                [](const Step& step) { return step.requests.empty(); }) &&
            std::ranges::all_of(there_, [&](RequestNumber number) {
@@ -1021,30 +960,28 @@ class SchedulerRules {
            });
   }
 
-  Found check_rest(const Observation& observation, const World& world) const {
-    const EngineObservation& shown = observation.of(role_);
-    const bool is_idle = shown.num_referenced_blocks == num_base_blocks();
+  void check_rest() const {
+    const bool is_idle = shown().num_referenced_blocks == num_base_blocks();
     const bool copies_rest =
-        !setup_.simple || (shown.copies->empty() && !*shown.has_pending_stores);
-    if (shown.requests->empty() && copies_rest && !is_idle) {
-      return broken("nothing_is_held_when_all_are_gone", "num_referenced_blocks", num_base_blocks(),
-                    shown.num_referenced_blocks, world);
+        !setup_.simple || (shown().copies->empty() && !*shown().has_pending_stores);
+    if (shown().requests->empty() && copies_rest && !is_idle) {
+      broken("nothing_is_held_when_all_are_gone", "num_referenced_blocks", num_base_blocks(),
+             shown().num_referenced_blocks);
     }
     // A request with a very small window may run on null blocks only.
-    if (!planned_now_ || !is_idle || shown.never_fits.has_value() ||
-        pause_state_ != PauseState::kUnpaused || !shown.preempted->empty() ||
-        !shown.running->empty()) {
-      return std::nullopt;
+    if (!planned_now_ || !is_idle || shown().never_fits.has_value() ||
+        pause_state_ != PauseState::kUnpaused || !shown().preempted->empty() ||
+        !shown().running->empty()) {
+      return;
     }
     for (RequestNumber number : there_) {
       const Track& track = tracks_[number];
       const bool is_ready = track.is_unfinished && !track.is_blocked && !track.is_loading &&
                             track.put_off_step != num_steps_;
       if (!is_ready || kPutOffUnseen(setup_.offloading.has_value())) continue;
-      return broken("schedule_makes_progress", "never_fits",
-                    phrase(track.limits.id + ", or its admission"), Value(), world);
+      broken("schedule_makes_progress", "never_fits",
+             phrase(track.limits.id + ", or its admission"), Value());
     }
-    return std::nullopt;
   }
 
   EngineSetup setup_;
@@ -1061,7 +998,8 @@ class SchedulerRules {
   bool planned_now_ = false;  ///< the current command planned a step
   PauseState pause_state_ = PauseState::kUnpaused;
   std::uint32_t num_connector_events_ = 0;  ///< expected from a scripted connector
-  bool state_was_seen_ = true;              ///< after the previous command
+  bool state_is_seen_ = true;
+  bool state_was_seen_ = true;  ///< after the previous command
   BlockTableInvariants block_tables_;
   std::optional<EventMirror> mirror_;  ///< nothing: some events were not observed
   StepRounds rounds_;
@@ -1069,8 +1007,12 @@ class SchedulerRules {
   std::uint64_t num_fair_steps_max_ = 0;
   std::uint64_t num_quiet_steps_ = 0;  ///< in a row: nothing planned, nothing under way
   std::uint64_t num_put_off_ = 0;      ///< how often connectors put requests off
-  // Scratch.
-  std::vector<TableOwner> owners_;  ///< by table
+  std::vector<TableOwner> owners_;     ///< scratch, by table
+
+  // Of the command that is checked.
+  const Observation* observation_ = nullptr;
+  const EngineObservation* shown_ = nullptr;
+  const World* world_ = nullptr;
 };
 
 /// Checks each scheduler of an engine or a pair.
@@ -1082,31 +1024,24 @@ class CoreRules final : public Rules {
     }
   }
 
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world) override {
+  void check_all(const Command& command) override {
+    for (SchedulerRules& scheduler : schedulers_) scheduler.see(shown(), world());
     const auto role = static_cast<std::size_t>(role_of(command));
-    std::optional<Divergence> found;
-    if (observation.error != ErrorCode::kNone) {
-      found = broken.if_changed("a_refused_command_changes_nothing", before, observation, world);
-    } else if (has_ended(observation)) {
+    const bool is_accepted = shown().error == ErrorCode::kNone && !has_ended(shown());
+    if (shown().error != ErrorCode::kNone) {
+      broken.if_changed("a_refused_command_changes_nothing", before(), shown());
+    } else if (has_ended(shown())) {
       for (SchedulerRules& scheduler : schedulers_) scheduler.restart();
     } else if (role < schedulers_.size()) {
-      const SchedulerObservation* const shown_before =
-          before ? &before->of(static_cast<EngineRole>(role)) : nullptr;
-      found = schedulers_[role].take(command, shown_before, observation, world);
+      schedulers_[role].take(command,
+                             before() ? &before()->of(static_cast<EngineRole>(role)) : nullptr);
     }
-    for (SchedulerRules& scheduler : schedulers_) {
-      if (!found) found = scheduler.check_shown(observation, world);
-    }
-    const bool is_accepted = observation.error == ErrorCode::kNone && !has_ended(observation);
+    for (SchedulerRules& scheduler : schedulers_) scheduler.check_shown();
     // For example, a read that fails belongs to no engine.
-    if (is_accepted && !names_engine(command) && !goes_on(command, observation)) {
+    if (is_accepted && !named_engine(command) && !goes_on(command, shown())) {
       for (SchedulerRules& scheduler : schedulers_) scheduler.end_fair_run();
     }
-    if (!found && is_accepted && role < schedulers_.size()) {
-      found = schedulers_[role].check_progress(command, observation, world);
-    }
-    return found;
+    if (is_accepted && role < schedulers_.size()) schedulers_[role].check_progress(command);
   }
 
  private:

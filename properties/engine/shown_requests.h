@@ -51,25 +51,20 @@ inline std::optional<std::uint32_t> num_computed_before(const std::vector<Schedu
   return std::nullopt;
 }
 
-/// The engine that a command is for; the producer if it is for none.
-inline EngineRole role_of(const Command& command) {
+/// The engine that a command is for; nothing: it is for what is between two.
+inline std::optional<EngineRole> named_engine(const Command& command) {
   if (std::holds_alternative<HandOver>(command)) return EngineRole::kConsumer;
   return std::visit(
-      [](const auto& typed) {
+      [](const auto& typed) -> std::optional<EngineRole> {
         if constexpr (requires { typed.engine; }) return typed.engine;
-        return EngineRole::kProducer;
+        return std::nullopt;
       },
       command);
 }
 
-/// Whether the command is for one engine, not for what is between two.
-inline bool names_engine(const Command& command) {
-  if (std::holds_alternative<HandOver>(command)) return true;
-  return std::visit(
-      [](const auto& typed) {
-        return requires { typed.engine; };
-      },
-      command);
+/// The same; the producer if it is for none.
+inline EngineRole role_of(const Command& command) {
+  return named_engine(command).value_or(EngineRole::kProducer);
 }
 
 /// The requests that a command ends from outside, in order. Nothing for other commands, and where

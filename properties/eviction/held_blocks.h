@@ -5,15 +5,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "contract/core/declare.h"
 #include "contract/core/lists.h"
 #include "contract/eviction/eviction_target.h"
-#include "properties/core/divergence.h"
 #include "properties/core/invariant_values.h"
 #include "properties/eviction/policy_lists.h"
 
@@ -22,8 +18,6 @@ namespace kvfence::eviction {
 /// A value: copyable. Cost of each call: linear in the blocks and ghosts, of check() their square.
 class HeldBlocks {
  public:
-  using Mismatch = kvfence::detail::Mismatch;
-
   explicit HeldBlocks(std::uint32_t capacity) : capacity_(capacity) {}
 
   void clear() { blocks_.clear(); }
@@ -44,42 +38,41 @@ class HeldBlocks {
     std::erase_if(blocks_, [key](const Entry& block) { return block.key == key; });
   }
 
-  /// Removes victims. Reports the first wrong one: in use, protected, not held, listed twice, or of
-  /// another slot.
-  std::optional<Mismatch> evict(const std::vector<Victim>& victims,
-                                const std::vector<std::uint32_t>& protected_keys) {
+  // broken: of the target's table (broken_rule.h), which has the rules that are named here.
+
+  /// Removes victims. Wrong ones are in use, protected, not held, listed twice, or of another slot.
+  template <class BrokenRules>
+  void evict(const std::vector<Victim>& victims, const std::vector<std::uint32_t>& protected_keys,
+             const BrokenRules& broken) {
     for (const Victim& victim : victims) {
       const Entry* block = find(victim.key);
       const bool may_go = block && block->ready && block->readers == 0 &&
                           block->slot == victim.slot && !contains(protected_keys, victim.key);
       if (!may_go) {
-        return Mismatch{"evicted",
-                        kvfence::detail::phrase("idle blocks that may be evicted, each once"),
-                        to_value(victims)};
+        broken("nothing_in_use_is_evicted", "evicted",
+               kvfence::detail::phrase("idle blocks that may be evicted, each once"), victims);
       }
       remove(victim.key);
     }
-    return std::nullopt;
   }
 
-  /// Checks numbers, and the lists if they are shown. broken: from the target's table, which has
-  /// the three rules that are named here.
-  template <class Observation, class BrokenRule>
-  std::optional<Divergence> check(const Observation& shown, const BrokenRule& broken) {
+  /// Checks numbers, and the lists if they are shown.
+  template <class Observation, class BrokenRules>
+  void check(const Observation& shown, const BrokenRules& broken) {
     if (shows_lists(shown) && kvfence::detail::has_repeats(all_keys(shown))) {
-      return broken("a_key_has_one_place", "t1", "each key in one list, once", all_keys(shown));
+      broken("a_key_has_one_place", "t1", "each key in one list, once", all_keys(shown));
     }
     if (shown.size != size() || size() > capacity_) {
-      return broken("sizes_are_bounded", "size", std::min(size(), capacity_), shown.size);
+      broken("sizes_are_bounded", "size", std::min(size(), capacity_), shown.size);
     }
     if (!(shown.target_t1_size >= 0 && shown.target_t1_size <= capacity_)) {
-      return broken("sizes_are_bounded", "target_t1_size", "at least 0 and at most the capacity",
-                    shown.target_t1_size);
+      broken("sizes_are_bounded", "target_t1_size", "at least 0 and at most the capacity",
+             shown.target_t1_size);
     }
-    if (!shows_lists(shown)) return std::nullopt;
+    if (!shows_lists(shown)) return;
     for (const auto& [name, ghosts] : {std::pair{"b1", &*shown.b1}, std::pair{"b2", &*shown.b2}}) {
       if (ghosts->size() <= capacity_) continue;
-      return broken("sizes_are_bounded", name, "at most as many as the capacity", *ghosts);
+      broken("sizes_are_bounded", name, "at most as many as the capacity", *ghosts);
     }
     for (const auto& [name, blocks] : {std::pair{"t1", &*shown.t1}, std::pair{"t2", &*shown.t2}}) {
       const auto is_right = [&](const Entry& block) {
@@ -91,10 +84,10 @@ class HeldBlocks {
       for (const Entry& block : *blocks) {
         if (const Entry* held = find(block.key)) right.push_back(*held);
       }
-      return broken("blocks_are_held_as_asked", name, right, *blocks);
+      broken("blocks_are_held_as_asked", name, right, *blocks);
     }
-    if (shown.t1->size() + shown.t2->size() == blocks_.size()) return std::nullopt;
-    return broken("blocks_are_held_as_asked", "t1", "every block that is held", *shown.t1);
+    if (shown.t1->size() + shown.t2->size() == blocks_.size()) return;
+    broken("blocks_are_held_as_asked", "t1", "every block that is held", *shown.t1);
   }
 
  private:

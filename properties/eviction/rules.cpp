@@ -2,8 +2,6 @@
 /// about the observations of one implementation. They do not predict which block is evicted; the
 /// reference does.
 
-#include <cstddef>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -46,7 +44,6 @@ constexpr Invariant kInvariants[] = {
      "success t1 t2 b1 b2 target_t1_size"},
 };
 
-using kvfence::detail::Mismatch;
 using kvfence::detail::phrase;
 
 constexpr BrokenRuleOf<kInvariants> broken;
@@ -58,90 +55,73 @@ class Invariants final : public RulesFor<EvictionTarget> {
   /// For a fresh policy.
   explicit Invariants(const CachePolicyConfig& config) : held_(config.capacity) {}
 
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& /*world*/) override {
-    Found found;
-    const bool has_failed = observation.success.has_value() && !*observation.success;
-    if (observation.error != ErrorCode::kNone || has_failed) {
-      found = broken.if_changed("refused_changes_nothing", before, observation);
-    } else {
-      found =
-          std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
-    }
-    found = judged(std::move(found));
-    if (!found) found = judged(held_.check(observation, broken));
-    return found;
+  void check_all(const Command& command) override {
+    judge([&] {
+      const bool has_failed = shown().success.has_value() && !*shown().success;
+      if (shown().error != ErrorCode::kNone || has_failed) {
+        broken.if_changed("refused_changes_nothing", before(), shown());
+      } else {
+        std::visit([&](const auto& accepted) { take(accepted); }, command);
+      }
+    });
+    held_.check(shown(), broken);
   }
 
  private:
-  using Found = std::optional<Divergence>;
-
-  // Each changes the model by an accepted command and reports what is wrong with its answer.
-  Found take(const Get& command, const Observation& shown) {
-    if (!shown.found.has_value()) return std::nullopt;
+  // Each changes the model by an accepted command, and checks its answer.
+  void take(const Get& command) {
+    if (!shown().found.has_value()) return;
     std::vector<Entry> expected;
     if (const Entry* block = held_.find(command.key)) expected.push_back(*block);
-    if (*shown.found == expected) return std::nullopt;
-    return broken("blocks_are_held_as_asked", "found", expected, *shown.found);
+    broken.unless_equal("blocks_are_held_as_asked", "found", expected, *shown().found);
   }
 
-  Found take(const Insert& command, const Observation&) {
+  void take(const Insert& command) {
     if (!held_.find(command.key)) held_.insert(command.key, command.slot);
-    return std::nullopt;
   }
 
-  Found take(const Remove& command, const Observation&) {
-    held_.remove(command.key);
-    return std::nullopt;
-  }
+  void take(const Remove& command) { held_.remove(command.key); }
 
-  Found take(const MakeReady& command, const Observation&) {
+  void take(const MakeReady& command) {
     if (Entry* block = held_.find(command.key)) block->ready = true;
-    return std::nullopt;
   }
 
-  Found take(const Acquire& command, const Observation& shown) {
+  void take(const Acquire& command) {
     Entry* block = held_.find(command.key);
     if (!block || !block->ready) {
-      return broken("only_what_is_ready_is_read",
-                    {"error", phrase("a refusal: it is not written"), to_value(shown.error)});
+      broken("only_what_is_ready_is_read", "error", phrase("a refusal: it is not written"),
+             shown().error);
     }
     ++block->readers;
-    return std::nullopt;
   }
 
-  Found take(const Release& command, const Observation& shown) {
+  void take(const Release& command) {
     Entry* block = held_.find(command.key);
     if (!block || block->readers == 0) {
-      return broken("only_what_is_ready_is_read",
-                    {"error", phrase("a refusal: nobody reads it"), to_value(shown.error)});
+      broken("only_what_is_ready_is_read", "error", phrase("a refusal: nobody reads it"),
+             shown().error);
     }
     --block->readers;
-    return std::nullopt;
   }
 
-  Found take(const Touch&, const Observation&) { return std::nullopt; }
+  void take(const Touch&) {}
 
-  Found take(const Evict& command, const Observation& shown) {
-    if (!shown.evicted.has_value()) return std::nullopt;
-    if (shown.evicted->size() != command.num_blocks) {
-      return broken("nothing_in_use_is_evicted",
-                    {"evicted", phrase(std::to_string(command.num_blocks) + " blocks"),
-                     to_value(*shown.evicted)});
+  void take(const Evict& command) {
+    if (!shown().evicted.has_value()) return;
+    if (shown().evicted->size() != command.num_blocks) {
+      broken("nothing_in_use_is_evicted", "evicted",
+             phrase(std::to_string(command.num_blocks) + " blocks"), *shown().evicted);
     }
-    auto wrong = held_.evict(*shown.evicted, command.protected_keys);
-    if (!wrong) return std::nullopt;
-    return broken("nothing_in_use_is_evicted", *wrong);
+    held_.evict(*shown().evicted, command.protected_keys, broken);
   }
 
-  Found take(const Clear&, const Observation& shown) {
+  void take(const Clear&) {
     held_.clear();
-    if (shown.target_t1_size != 0) {
-      return broken("clear_forgets_everything", "target_t1_size", 0.0, shown.target_t1_size);
+    if (shown().target_t1_size != 0) {
+      broken("clear_forgets_everything", "target_t1_size", 0.0, shown().target_t1_size);
     }
-    if (!shows_lists(shown) || all_keys(shown).empty()) return std::nullopt;
-    return broken("clear_forgets_everything",
-                  {"t1", phrase("no key in any list"), to_value(all_keys(shown))});
+    if (!shows_lists(shown()) || all_keys(shown()).empty()) return;
+    broken("clear_forgets_everything", "t1", phrase("no key in any list"), all_keys(shown()));
   }
 
   HeldBlocks held_;

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <string>
-#include <utility>
 
 #include "contract/core/lists.h"
+#include "properties/core/broken_rule.h"
+#include "properties/core/invariant_values.h"
 #include "properties/kv_cache/arithmetic.h"
 
 namespace kvfence {
@@ -15,14 +16,6 @@ using detail::key_value;
 using detail::phrase;
 using detail::place_name;
 
-namespace {
-
-BrokenBlockRule broken(BlockRule rule, std::string field, Value expected, Value actual) {
-  return {rule, {std::move(field), std::move(expected), std::move(actual)}};
-}
-
-}  // namespace
-
 BlockTableInvariants::BlockTableInvariants(const KVCacheManagerConfig& config, bool others_hold)
     : config_(config), others_hold_(others_hold), num_sinks_(kv_cache::num_sink_blocks(config)) {
   reset();
@@ -30,47 +23,46 @@ BlockTableInvariants::BlockTableInvariants(const KVCacheManagerConfig& config, b
 
 void BlockTableInvariants::reset() { is_aliased_.assign(config_.pool.num_gpu_blocks, false); }
 
-std::optional<BrokenBlockRule> BlockTableInvariants::check_blocks(const BlockState& state) {
+void BlockTableInvariants::check_blocks(const BlockState& state) {
   const std::vector<BlockId>& queue = state.free_queue;
   const std::vector<std::uint32_t>& ref_cnts = state.ref_cnts;
   num_places_.assign(config_.pool.num_gpu_blocks, 0);
   for (const kv_cache::RequestBlocks& table : state.tables) {
     if (table.blocks.size() != config_.groups.size()) {
-      return broken(BlockRule::kListPerGroup, "tables", phrase("a list per group"),
-                    to_value(state.tables));
+      broken_rule(rule(BlockRule::kListPerGroup), "tables", phrase("a list per group"),
+                  state.tables);
     }
     for (const std::vector<BlockId>& blocks : table.blocks) {
       for (BlockId block : blocks) {
         if (block >= num_places_.size()) {
-          return broken(BlockRule::kRefCntCountsPlaces, "tables", phrase("ids of the pool"),
-                        to_value(state.tables));
+          broken_rule(rule(BlockRule::kRefCntCountsPlaces), "tables", phrase("ids of the pool"),
+                      state.tables);
         }
         if (block != kNullBlockId) ++num_places_[block];
       }
     }
   }
   for (BlockId block = 0; block <= num_sinks_; ++block) {
-    constexpr BlockRule kRule = BlockRule::kNullAndSinksStayOut;
+    const Invariant& stay_out = rule(BlockRule::kNullAndSinksStayOut);
     const auto index = [block] { return "[" + std::to_string(block) + "]"; };
     if (ref_cnts[block] != 0) {
-      return broken(kRule, "ref_cnts" + index(), to_value(0U), to_value(ref_cnts[block]));
+      broken_rule(stay_out, "ref_cnts" + index(), 0U, ref_cnts[block]);
     }
     if (!state.keys[block].empty()) {
-      return broken(kRule, "keys" + index(), Value(), key_value(state.keys[block]));
+      broken_rule(stay_out, "keys" + index(), Value(), key_value(state.keys[block]));
     }
     if (num_places_[block] != 0) {
-      return broken(kRule, "tables", phrase("no block of a sink"), to_value(state.tables));
+      broken_rule(stay_out, "tables", phrase("no block of a sink"), state.tables);
     }
     if (contains(queue, block)) {
-      return broken(kRule, "free_queue", phrase("neither null nor sinks"), to_value(queue));
+      broken_rule(stay_out, "free_queue", phrase("neither null nor sinks"), queue);
     }
   }
   const bool are_counted =
       others_hold_ ? std::ranges::equal(num_places_, ref_cnts, std::ranges::less_equal())
                    : num_places_ == ref_cnts;
   if (!are_counted) {
-    return broken(BlockRule::kRefCntCountsPlaces, "ref_cnts", to_value(num_places_),
-                  to_value(ref_cnts));
+    broken_rule(rule(BlockRule::kRefCntCountsPlaces), "ref_cnts", num_places_, ref_cnts);
   }
   is_queued_.assign(ref_cnts.size(), 0);
   bool is_right = true;
@@ -80,13 +72,12 @@ std::optional<BrokenBlockRule> BlockTableInvariants::check_blocks(const BlockSta
   }
   const auto num_unreferenced =
       static_cast<std::size_t>(std::count(ref_cnts.begin() + num_sinks_ + 1, ref_cnts.end(), 0U));
-  if (is_right && queue.size() == num_unreferenced) return std::nullopt;
+  if (is_right && queue.size() == num_unreferenced) return;
   std::vector<BlockId> unreferenced;
   for (BlockId block = num_sinks_ + 1; block < ref_cnts.size(); ++block) {
     if (ref_cnts[block] == 0) unreferenced.push_back(block);
   }
-  return broken(BlockRule::kQueueHoldsTheUnreferenced, "free_queue", to_value(unreferenced),
-                to_value(queue));
+  broken_rule(rule(BlockRule::kQueueHoldsTheUnreferenced), "free_queue", unreferenced, queue);
 }
 
 void BlockTableInvariants::find_aliases(const BlockState& state,
@@ -111,8 +102,8 @@ void BlockTableInvariants::find_aliases(const BlockState& state,
   }
 }
 
-std::optional<BrokenBlockRule> BlockTableInvariants::check_places(
-    const BlockState& state, std::span<const TableOwner> owners) {
+void BlockTableInvariants::check_places(const BlockState& state,
+                                        std::span<const TableOwner> owners) {
   find_aliases(state, owners);
   first_.assign(config_.pool.num_gpu_blocks, {});
   for (std::size_t k = 0; k < owners.size(); ++k) {
@@ -127,8 +118,8 @@ std::optional<BrokenBlockRule> BlockTableInvariants::check_places(
         if (block == kNullBlockId || is_aliased_[block]) continue;
         const BlockHash& key = state.keys[block];
         if (!key.empty() && !is_key_of(key, request, block_size, index, group)) {
-          return broken(BlockRule::kKeysFitTheirPlaces, place_name(table.request, group, index),
-                        phrase("a block with the key of its place"), to_value(block));
+          broken_rule(rule(BlockRule::kKeysFitTheirPlaces), place_name(table.request, group, index),
+                      phrase("a block with the key of its place"), block);
         }
         Place& first = first_[block];
         if (!first.request) {
@@ -140,13 +131,12 @@ std::optional<BrokenBlockRule> BlockTableInvariants::check_places(
                                first.index == index && index < hashes.size() &&
                                index < other_hashes.size() && hashes[index] == other_hashes[index];
         if (!is_shared) {
-          return broken(BlockRule::kABlockHasOnePlace, place_name(table.request, group, index),
-                        phrase("a block that is at no other place"), to_value(block));
+          broken_rule(rule(BlockRule::kABlockHasOnePlace), place_name(table.request, group, index),
+                      phrase("a block that is at no other place"), block);
         }
       }
     }
   }
-  return std::nullopt;
 }
 
 }  // namespace kvfence

@@ -3,8 +3,9 @@
 /// Rules of the blocks below a KV-cache manager: tables, references, free queue and keys agree at
 /// any time. Shared by the targets that have such a manager.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,11 +13,12 @@
 #include "contract/kv_cache/kv_cache_target.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/pool/request.h"
-#include "properties/core/invariant_values.h"
+#include "properties/core/divergence.h"
+#include "properties/core/named_place.h"
 
 namespace kvfence {
 
-/// Which statement is broken; a target's invariants have one for each.
+/// What is checked; a target's table has a rule for each.
 enum class BlockRule : std::uint8_t {
   kListPerGroup,         ///< a table has a list per group
   kNullAndSinksStayOut,  ///< no key, no reference, no place in queue and tables
@@ -25,11 +27,7 @@ enum class BlockRule : std::uint8_t {
   kABlockHasOnePlace,
   kKeysFitTheirPlaces,
 };
-
-struct BrokenBlockRule {
-  BlockRule rule;
-  detail::Mismatch mismatch;
-};
+inline constexpr std::size_t kNumBlockRules = 6;
 
 /// The observed state of the blocks.
 struct BlockState {
@@ -55,22 +53,27 @@ struct TableOwner {
 };
 
 /// A value: copyable. Cost of each check: linear in the blocks and the places of all tables,
-/// without allocation once warm.
+/// without allocation once warm. Each throws a broken rule (broken_rule.h).
 class BlockTableInvariants {
  public:
-  /// others_hold: blocks may have references beside those of the tables.
-  explicit BlockTableInvariants(const KVCacheManagerConfig& config, bool others_hold = false);
+  /// rules: of the target's table, by BlockRule. others_hold: blocks may have references beside
+  /// those of the tables.
+  template <const auto& kTable>
+  BlockTableInvariants(const KVCacheManagerConfig& config,
+                       const NamedPlace<kTable> (&rules)[kNumBlockRules], bool others_hold = false)
+      : BlockTableInvariants(config, others_hold) {
+    for (std::size_t at = 0; at < kNumBlockRules; ++at) rules_[at] = &kTable[rules[at].place()];
+  }
 
   /// For a fresh manager of the same configuration.
   void reset();
 
   /// References, queue, null block and sinks.
-  std::optional<BrokenBlockRule> check_blocks(const BlockState& state);
+  void check_blocks(const BlockState& state);
 
   /// Each place of the tables. owners[k] owns tables[k].
   /// Requires: check_blocks found nothing wrong with this state.
-  std::optional<BrokenBlockRule> check_places(const BlockState& state,
-                                              std::span<const TableOwner> owners);
+  void check_places(const BlockState& state, std::span<const TableOwner> owners);
 
   /// Whether a block is in two groups of a request, by the last check_places.
   bool is_aliased(BlockId block) const { return is_aliased_[block]; }
@@ -83,8 +86,12 @@ class BlockTableInvariants {
     std::size_t index = 0;
   };
 
+  BlockTableInvariants(const KVCacheManagerConfig& config, bool others_hold);
+
+  const Invariant& rule(BlockRule rule) const { return *rules_[static_cast<std::size_t>(rule)]; }
   void find_aliases(const BlockState& state, std::span<const TableOwner> owners);
 
+  std::array<const Invariant*, kNumBlockRules> rules_;
   KVCacheManagerConfig config_;
   bool others_hold_ = false;
   std::uint32_t num_sinks_ = 0;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -101,14 +100,12 @@ const LeftOut kOvershootingHit(
 using kvfence::detail::find_table;
 using kvfence::detail::is_key_of;
 using kvfence::detail::key_value;
-using kvfence::detail::Mismatch;
 using kvfence::detail::place_name;
 
 /// A key that should not be there.
-Divergence broken_key(Rule rule, BlockId block, const BlockHash& before, const BlockHash& after,
-                      const World& world) {
-  return broken(rule, "keys[" + std::to_string(block) + "]", key_value(before), key_value(after),
-                world);
+[[noreturn]] void broken_key(Rule rule, BlockId block, const BlockHash& before,
+                             const BlockHash& after) {
+  broken(rule, "keys[" + std::to_string(block) + "]", key_value(before), key_value(after));
 }
 
 /// The names, by BlockRule.
@@ -122,108 +119,91 @@ class Invariants final : public RulesFor<KVCacheTarget> {
  public:
   /// For a fresh manager.
   explicit Invariants(const KVCacheManagerConfig& config)
-      : config_(config), block_tables_(config) {}
+      : config_(config), block_tables_(config, kBlockRules) {}
 
   /// Cost: linear in the blocks and the places of all tables.
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world) override {
-    const bool is_refused = observation.error != ErrorCode::kNone;
-    const bool is_seen = has_state(observation);
-    before_ = before && has_state(*before) ? before : nullptr;
-    const bool has_change = is_seen && before_;
-    Found found;
+  void check_all(const Command& command) override {
+    const bool is_refused = shown().error != ErrorCode::kNone;
+    const bool is_seen = has_state(shown());
+    state_before_ = before() && has_state(*before()) ? before() : nullptr;
+    const bool has_change = is_seen && state_before_;
     if (is_refused) {
-      found = judged(broken.if_changed("refused_changes_nothing", before_, observation, world));
+      judge([&] { broken.if_changed("refused_changes_nothing", state_before_, shown()); });
+    } else {
+      count_allocated(command);
     }
-    if (!is_refused) count_allocated(command, observation, world);
-    if (!found && is_seen) found = judged(check_state(observation, world));
-    if (!found) take_in_keys(observation, has_change);
-    if (!found) found = judged(check_numbers(observation, world));
-    if (!found && !is_refused) {
-      found = judged(std::visit(
-          [&](const auto& accepted) { return check_answer(accepted, observation, world); },
-          command));
+    if (is_seen) judge([&] { check_state(); });
+    take_in_keys(has_change);
+    judge([&] { check_numbers(); });
+    if (!is_refused) {
+      judge([&] { std::visit([&](const auto& accepted) { check_answer(accepted); }, command); });
     }
-    if (!found && has_change && !is_refused) {
-      found = judged(check_kept_places(command, observation, world));
+    if (has_change && !is_refused) {
+      judge([&] { check_kept_places(command); });
+      judge([&] { check_new_keys(command); });
     }
-    if (!found && has_change && !is_refused) {
-      found = judged(check_new_keys(command, observation, world));
-    }
-    if (found) return found;
 
     if (std::holds_alternative<NewStepStarts>(command)) mamba_keys_.clear();
     for (const BlockId block : new_keys_) {
-      const BlockHash& key = (*observation.keys)[block];
+      const BlockHash& key = (*shown().keys)[block];
       const bool is_mamba = config_.groups[get_group_id(key)].kind == KVCacheSpecKind::kMamba;
       if (is_mamba) mamba_keys_.insert(key);
     }
-    return std::nullopt;
   }
 
  private:
-  using Found = std::optional<Divergence>;
-
   // ---- Answers: what is wrong with one that was accepted ----
 
-  Found check_answer(const GetComputedBlocks& command, const Observation& shown,
-                     const World& world) const {
-    const Request* request = world.requests().find(command.request);
-    if (!request || !shown.num_hit_tokens.has_value() || !shown.blocks.has_value()) {
-      return std::nullopt;
-    }
-    const std::uint32_t num_hit = *shown.num_hit_tokens;
+  void check_answer(const GetComputedBlocks& command) const {
+    const Request* request = world().requests().find(command.request);
+    if (!request || !shown().num_hit_tokens.has_value() || !shown().blocks.has_value()) return;
+    const std::uint32_t num_hit = *shown().num_hit_tokens;
     const std::size_t num_tokens = request->all_token_ids().size();
     if (num_hit > 0 && num_hit >= num_tokens) {
-      return broken("hit_is_cached_in_every_group", "num_hit_tokens", "fewer than the request has",
-                    num_hit, world);
+      broken("hit_is_cached_in_every_group", "num_hit_tokens", "fewer than the request has",
+             num_hit);
     }
     if (num_hit % config_.scheduler_block_size() != 0) {
-      return broken("hit_is_cached_in_every_group", "num_hit_tokens",
-                    "a multiple of every group's block size", num_hit, world);
+      broken("hit_is_cached_in_every_group", "num_hit_tokens",
+             "a multiple of every group's block size", num_hit);
     }
-    if (shown.blocks->size() != config_.groups.size()) {
-      return broken("hit_is_cached_in_every_group", "blocks", "a list per group", *shown.blocks,
-                    world);
+    if (shown().blocks->size() != config_.groups.size()) {
+      broken("hit_is_cached_in_every_group", "blocks", "a list per group", *shown().blocks);
     }
     for (GroupId group = 0; group < config_.groups.size(); ++group) {
       const std::uint32_t length = num_hit / config_.groups[group].block_size;
-      const std::vector<BlockId>& blocks = (*shown.blocks)[group];
+      const std::vector<BlockId>& blocks = (*shown().blocks)[group];
       if (blocks.size() != length && !kOvershootingHit(hit_may_overshoot(config_))) {
-        return broken("hit_is_cached_in_every_group", "blocks[" + std::to_string(group) + "]",
-                      std::to_string(length) + " blocks", blocks, world);
+        broken("hit_is_cached_in_every_group", "blocks[" + std::to_string(group) + "]",
+               std::to_string(length) + " blocks", blocks);
       }
-      if (!shown.keys.has_value()) continue;
-      if (auto found = check_hit_group(group, *request, shown, world)) return found;
+      if (!shown().keys.has_value()) continue;
+      check_hit_group(group, *request);
     }
-    return std::nullopt;
   }
 
-  Found check_answer(const GetNumCommonPrefixBlocks& command, const Observation& shown,
-                     const World& world) const {
-    if (!shown.counts.has_value() || !has_state(shown)) return std::nullopt;
-    const BlocksByGroup* table = find_table(*shown.tables, command.request);
-    for (GroupId group = 0; group < shown.counts->size(); ++group) {
-      const std::uint32_t count = (*shown.counts)[group];
+  void check_answer(const GetNumCommonPrefixBlocks& command) const {
+    if (!shown().counts.has_value() || !has_state(shown())) return;
+    const BlocksByGroup* table = find_table(*shown().tables, command.request);
+    for (GroupId group = 0; group < shown().counts->size(); ++group) {
+      const std::uint32_t count = (*shown().counts)[group];
       std::uint32_t held_by_all = 0;
       while (table && group < table->size() && held_by_all < (*table)[group].size()) {
         const BlockId block = (*table)[group][held_by_all];
-        if (block == kNullBlockId || (*shown.ref_cnts)[block] < num_allocated_) break;
+        if (block == kNullBlockId || (*shown().ref_cnts)[block] < num_allocated_) break;
         ++held_by_all;
       }
       if (count <= held_by_all) continue;
-      return broken("common_prefix_is_held_by_all", "counts[" + std::to_string(group) + "]",
-                    held_by_all, count, world);
+      broken("common_prefix_is_held_by_all", "counts[" + std::to_string(group) + "]", held_by_all,
+             count);
     }
-    return std::nullopt;
   }
 
-  Found check_answer(const AllocateSlots& command, const Observation& shown,
-                     const World& world) const {
-    const bool is_allocated = shown.allocated.has_value() && *shown.allocated;
-    if (!is_allocated || !shown.tables.has_value()) return std::nullopt;
+  void check_answer(const AllocateSlots& command) const {
+    const bool is_allocated = shown().allocated.has_value() && *shown().allocated;
+    if (!is_allocated || !shown().tables.has_value()) return;
     static const BlocksByGroup kNone;
-    const BlocksByGroup* table = find_table(*shown.tables, command.request);
+    const BlocksByGroup* table = find_table(*shown().tables, command.request);
     // The hit is not shown and not counted.
     const std::uint64_t num_tokens = std::uint64_t{command.num_computed_tokens} +
                                      command.num_external_tokens + command.num_new_tokens +
@@ -236,68 +216,59 @@ class Invariants final : public RulesFor<KVCacheTarget> {
                                        : std::min<std::uint64_t>(num_tokens, config_.max_model_len);
       const std::size_t num_places = table ? (*table)[group].size() : 0;
       if (num_places * spec.block_size >= needed) continue;
-      return broken("allocation_covers_the_tokens",
-                    "tables[" + command.request + "][" + std::to_string(group) + "]",
-                    "places for " + std::to_string(needed) + " tokens",
-                    table ? (*table)[group] : std::vector<BlockId>(), world);
+      broken("allocation_covers_the_tokens",
+             "tables[" + command.request + "][" + std::to_string(group) + "]",
+             "places for " + std::to_string(needed) + " tokens",
+             table ? (*table)[group] : std::vector<BlockId>());
     }
 
-    const bool is_fresh = before_ && !find_table(*before_->tables, command.request);
-    if (!table || !is_fresh || command.num_external_tokens > 0 || !shown.blocks.has_value()) {
-      return std::nullopt;
+    const bool is_fresh = state_before_ && !find_table(*state_before_->tables, command.request);
+    if (!table || !is_fresh || command.num_external_tokens > 0 || !shown().blocks.has_value()) {
+      return;
     }
     for (GroupId group = 0; group < config_.groups.size(); ++group) {
       if (config_.groups[group].kind != KVCacheSpecKind::kMamba) continue;
       // The hit is before the new blocks, which are the answer.
       const std::vector<BlockId>& blocks = (*table)[group];
-      const std::size_t num_new = (*shown.blocks)[group].size();
+      const std::size_t num_new = (*shown().blocks)[group].size();
       for (std::size_t index = 0; index + num_new < blocks.size(); ++index) {
-        if (mamba_keys_.count((*before_->keys)[blocks[index]]) == 0) continue;
-        return broken("state_of_this_step_is_not_hit", place_name(command.request, group, index),
-                      "a state of a step before", blocks[index], world);
+        if (mamba_keys_.count((*state_before_->keys)[blocks[index]]) == 0) continue;
+        broken("state_of_this_step_is_not_hit", place_name(command.request, group, index),
+               "a state of a step before", blocks[index]);
       }
     }
-    return std::nullopt;
   }
 
-  Found check_answer(const EvictBlocks& command, const Observation& shown,
-                     const World& world) const {
+  void check_answer(const EvictBlocks& command) const {
     for (BlockId block : command.blocks) {
-      if (!shown.keys.has_value() || block >= shown.keys->size()) continue;
-      const BlockHash& key = (*shown.keys)[block];
-      if (!key.empty()) return broken_key("evicted_is_gone", block, {}, key, world);
+      if (!shown().keys.has_value() || block >= shown().keys->size()) continue;
+      const BlockHash& key = (*shown().keys)[block];
+      if (!key.empty()) broken_key("evicted_is_gone", block, {}, key);
     }
-    return std::nullopt;
   }
 
-  Found check_answer(const ResetPrefixCache&, const Observation& shown, const World& world) const {
-    const bool is_reset = shown.success.has_value() && *shown.success;
-    for (BlockId block = 0; is_reset && shown.keys.has_value() && block < shown.keys->size();
+  void check_answer(const ResetPrefixCache&) const {
+    const bool is_reset = shown().success.has_value() && *shown().success;
+    for (BlockId block = 0; is_reset && shown().keys.has_value() && block < shown().keys->size();
          ++block) {
-      const BlockHash& key = (*shown.keys)[block];
-      if (!key.empty()) return broken_key("evicted_is_gone", block, {}, key, world);
+      const BlockHash& key = (*shown().keys)[block];
+      if (!key.empty()) broken_key("evicted_is_gone", block, {}, key);
     }
-    return std::nullopt;
   }
 
-  Found check_answer(const TakeEvents&, const Observation& shown, const World& world) {
-    if (!shown.events.has_value()) return std::nullopt;
-    auto found = index_.take(*shown.events, config_.pool);
-    if (!found && shown.keys.has_value()) found = index_.compare(*shown.keys, config_.pool);
-    if (!found) return std::nullopt;
-    return broken("events_mirror_the_keys", *found, world);
+  void check_answer(const TakeEvents&) {
+    if (!shown().events.has_value()) return;
+    index_.take(*shown().events, config_.pool);
+    if (shown().keys.has_value()) index_.compare(*shown().keys, config_.pool);
   }
 
   template <class Other>
-  Found check_answer(const Other&, const Observation&, const World&) const {
-    return std::nullopt;
-  }
+  void check_answer(const Other&) const {}
 
-  Found check_hit_group(GroupId group, const Request& request, const Observation& shown,
-                        const World& world) const {
+  void check_hit_group(GroupId group, const Request& request) const {
     const KVCacheSpec& spec = config_.groups[group];
-    const std::vector<BlockId>& blocks = (*shown.blocks)[group];
-    const KeyList& keys = *shown.keys;
+    const std::vector<BlockId>& blocks = (*shown().blocks)[group];
+    const KeyList& keys = *shown().keys;
     // If chunks end inside a block, the end of the nulls is not determined.
     const bool is_open = spec.kind == KVCacheSpecKind::kChunkedLocal &&
                          spec.attention_chunk_size % spec.block_size != 0;
@@ -309,93 +280,80 @@ class Invariants final : public RulesFor<KVCacheTarget> {
           "blocks[" + std::to_string(group) + "][" + std::to_string(index) + "]";
       if (block == kNullBlockId) {
         if (index < first_needed) continue;
-        return broken("hit_is_cached_in_every_group", place, "a cached block", block, world);
+        broken("hit_is_cached_in_every_group", place, "a cached block", block);
       }
       if (block >= keys.size() || !is_key_of(keys[block], request, spec.block_size, index, group)) {
-        return broken("hit_is_cached_in_every_group", place, "a block with the key of its place",
-                      block, world);
+        broken("hit_is_cached_in_every_group", place, "a block with the key of its place", block);
       }
     }
-    return std::nullopt;
   }
 
   // ---- The state ----
 
   /// Most commands cache nothing; then the keys have already been counted.
-  void take_in_keys(const Observation& shown, bool has_change) {
+  void take_in_keys(bool has_change) {
     new_keys_.clear();
     bool has_changed = !has_change;
-    for (BlockId block = 0; has_change && block < before_->keys->size(); ++block) {
-      const BlockHash& key = (*shown.keys)[block];
-      if (key == (*before_->keys)[block]) continue;
+    for (BlockId block = 0; has_change && block < state_before_->keys->size(); ++block) {
+      const BlockHash& key = (*shown().keys)[block];
+      if (key == (*state_before_->keys)[block]) continue;
       has_changed = true;
       if (!key.empty()) new_keys_.push_back(block);
     }
-    if (has_changed && shown.keys.has_value()) num_keys_ = num_distinct(*shown.keys, distinct_);
+    if (has_changed && shown().keys.has_value()) num_keys_ = num_distinct(*shown().keys, distinct_);
   }
 
-  Found check_numbers(const Observation& shown, const World& world) {
+  void check_numbers() {
     const std::uint32_t num_usable = config_.num_usable_blocks();
-    if (num_allocated_ == 0 && shown.num_free_blocks != num_usable) {
-      return broken("nothing_is_held_when_all_is_freed", "num_free_blocks", num_usable,
-                    shown.num_free_blocks, world);
+    if (num_allocated_ == 0 && shown().num_free_blocks != num_usable) {
+      broken("nothing_is_held_when_all_is_freed", "num_free_blocks", num_usable,
+             shown().num_free_blocks);
     }
-    if (shown.free_queue.has_value()) {
-      const auto num_free = static_cast<std::uint32_t>(shown.free_queue->size());
-      if (shown.num_free_blocks != num_free) {
-        return broken("numbers_add_up", "num_free_blocks", num_free, shown.num_free_blocks, world);
-      }
+    if (shown().free_queue.has_value()) {
+      const auto num_free = static_cast<std::uint32_t>(shown().free_queue->size());
+      broken.unless_equal("numbers_add_up", "num_free_blocks", num_free, shown().num_free_blocks);
     }
-    if (shown.keys.has_value()) {
-      if (shown.num_cached_keys != num_keys_) {
-        return broken("numbers_add_up", "num_cached_keys", num_keys_, shown.num_cached_keys, world);
-      }
+    if (shown().keys.has_value()) {
+      broken.unless_equal("numbers_add_up", "num_cached_keys", num_keys_, shown().num_cached_keys);
     }
     const std::uint32_t num_all = config_.pool.num_gpu_blocks - 1;
     double usage = 0;
     if (num_all > 0) {
-      usage = 1.0 - static_cast<double>(shown.num_free_blocks) / static_cast<double>(num_all);
+      usage = 1.0 - static_cast<double>(shown().num_free_blocks) / static_cast<double>(num_all);
     }
-    if (shown.usage != usage) return broken("numbers_add_up", "usage", usage, shown.usage, world);
-    return std::nullopt;
+    broken.unless_equal("numbers_add_up", "usage", usage, shown().usage);
   }
 
-  Found check_state(const Observation& shown, const World& world) {
-    const BlockState state{*shown.free_queue, *shown.ref_cnts, *shown.keys, *shown.tables};
-    auto found = block_tables_.check_blocks(state);
-    if (found)
-      return broken(kBlockRules[static_cast<std::size_t>(found->rule)], found->mismatch, world);
+  void check_state() {
+    const BlockState state{*shown().free_queue, *shown().ref_cnts, *shown().keys, *shown().tables};
+    block_tables_.check_blocks(state);
     owners_.clear();
     for (const RequestBlocks& table : state.tables) {
-      const World::Entry* entry = world.find(table.request);
+      const World::Entry* entry = world().find(table.request);
       if (!entry || !is_allocated(entry->index)) {
-        return broken("nothing_is_held_when_all_is_freed", "tables",
-                      table.request + " without a table", state.tables, world);
+        broken("nothing_is_held_when_all_is_freed", "tables", table.request + " without a table",
+               state.tables);
       }
       owners_.push_back(
-          {world.requests().find(table.request), entry->index, aliasing_[entry->index]});
+          {world().requests().find(table.request), entry->index, aliasing_[entry->index]});
     }
-    found = block_tables_.check_places(state, owners_);
-    if (found)
-      return broken(kBlockRules[static_cast<std::size_t>(found->rule)], found->mismatch, world);
-    return std::nullopt;
+    block_tables_.check_places(state, owners_);
   }
 
   // ---- The change from the state before ----
 
-  Found check_kept_places(const Command& command, const Observation& shown,
-                          const World& world) const {
+  void check_kept_places(const Command& command) const {
     const auto* freed = std::get_if<Free>(&command);
     const auto* removed = std::get_if<RemoveSkippedBlocks>(&command);
     const auto* slots = std::get_if<AllocateSlots>(&command);
     const std::uint32_t num_computed = removed ? removed->total_computed_tokens
                                        : slots ? slots->num_computed_tokens
                                                : 0;
-    for (const RequestBlocks& table : *before_->tables) {
+    for (const RequestBlocks& table : *state_before_->tables) {
       if (freed && table.request == freed->request) continue;
       const bool may_drop = (removed && table.request == removed->request) ||
                             (slots && table.request == slots->request);
-      const BlocksByGroup* after = find_table(*shown.tables, table.request);
+      const BlocksByGroup* after = find_table(*shown().tables, table.request);
       for (GroupId group = 0; group < config_.groups.size(); ++group) {
         const KVCacheSpec& spec = config_.groups[group];
         // It drops the state of two steps ago, and moves the speculative blocks.
@@ -406,15 +364,14 @@ class Invariants final : public RulesFor<KVCacheTarget> {
           const bool is_there = after && index < (*after)[group].size();
           const BlockId now = is_there ? (*after)[group][index] : kNullBlockId;
           if (now == before[index] || (now == kNullBlockId && index < num_dropped)) continue;
-          return broken("needed_places_keep_their_blocks", place_name(table.request, group, index),
-                        before[index], now, world);
+          broken("needed_places_keep_their_blocks", place_name(table.request, group, index),
+                 before[index], now);
         }
       }
     }
-    return std::nullopt;
   }
 
-  Found check_new_keys(const Command& command, const Observation& shown, const World& world) const {
+  void check_new_keys(const Command& command) const {
     const std::string* name = nullptr;
     std::uint64_t num_computed = 0;
     if (const auto* slots = std::get_if<AllocateSlots>(&command);
@@ -428,10 +385,10 @@ class Invariants final : public RulesFor<KVCacheTarget> {
       name = &cached->request;
       num_computed = cached->num_computed_tokens;
     }
-    const Request* request = name ? world.requests().find(*name) : nullptr;
-    const BlocksByGroup* table = request ? find_table(*shown.tables, *name) : nullptr;
+    const Request* request = name ? world().requests().find(*name) : nullptr;
+    const BlocksByGroup* table = request ? find_table(*shown().tables, *name) : nullptr;
     for (const BlockId block : new_keys_) {
-      const BlockHash& key = (*shown.keys)[block];
+      const BlockHash& key = (*shown().keys)[block];
       bool is_computed = false;
       for (GroupId group = 0; table && group < config_.groups.size(); ++group) {
         const std::uint32_t block_size = config_.groups[group].block_size;
@@ -443,15 +400,13 @@ class Invariants final : public RulesFor<KVCacheTarget> {
         }
       }
       if (!is_computed)
-        return broken_key("keys_follow_computed_tokens", block, (*before_->keys)[block], key,
-                          world);
+        broken_key("keys_follow_computed_tokens", block, (*state_before_->keys)[block], key);
     }
-    return std::nullopt;
   }
 
-  void count_allocated(const Command& command, const Observation& shown, const World& world) {
-    allocated_.resize(world.entries().size());
-    aliasing_.resize(world.entries().size());
+  void count_allocated(const Command& command) {
+    allocated_.resize(world().entries().size());
+    aliasing_.resize(world().entries().size());
     const auto set = [&](const World::Entry* entry, bool is_allocated, Aliasing aliasing) {
       if (!entry) return;
       num_allocated_ += is_allocated ? 1 : 0;
@@ -460,14 +415,14 @@ class Invariants final : public RulesFor<KVCacheTarget> {
       aliasing_[entry->index] = aliasing;
     };
     if (const auto* freed = std::get_if<Free>(&command)) {
-      set(world.find(freed->request), false, Aliasing::kNone);
+      set(world().find(freed->request), false, Aliasing::kNone);
     }
     const auto* slots = std::get_if<AllocateSlots>(&command);
-    if (!slots || !shown.allocated.has_value() || !*shown.allocated) return;
-    const World::Entry* entry = world.find(slots->request);
+    if (!slots || !shown().allocated.has_value() || !*shown().allocated) return;
+    const World::Entry* entry = world().find(slots->request);
     Aliasing aliasing = entry ? aliasing_[entry->index] : Aliasing::kNone;
     if (slots->from_cache && slots->num_external_tokens > 0) {
-      aliasing = shown.tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
+      aliasing = shown().tables.has_value() ? Aliasing::kShown : Aliasing::kUnknown;
     }
     set(entry, true, aliasing);
   }
@@ -481,13 +436,13 @@ class Invariants final : public RulesFor<KVCacheTarget> {
   std::vector<BlockId> new_keys_;           ///< blocks that the command gave a key, as far as shown
   std::uint32_t num_keys_ = 0;              ///< different ones, where keys were shown last
   std::vector<std::string_view> distinct_;  ///< scratch
-  EventMirror index_;
+  EventMirror index_{broken.row("events_mirror_the_keys")};
   std::vector<bool> allocated_;     ///< by request
   std::vector<Aliasing> aliasing_;  ///< by request
   std::uint32_t num_allocated_ = 0;
   std::set<BlockHash> mamba_keys_;  ///< that appeared in this step, as far as it was observed
 
-  const Observation* before_ = nullptr;  ///< of the current check, if it had the state
+  const Observation* state_before_ = nullptr;  ///< of the current check, if it had the state
 
   std::vector<TableOwner> owners_;  ///< scratch, by table
 };

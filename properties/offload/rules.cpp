@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
 #include <variant>
@@ -63,7 +62,6 @@ constexpr Invariant kInvariants[] = {
 using Keys = std::vector<std::uint32_t>;
 using eviction::Entry;
 using eviction::Victim;
-using kvfence::detail::Mismatch;
 using kvfence::detail::phrase;
 
 constexpr BrokenRuleOf<kInvariants> broken;
@@ -76,117 +74,101 @@ class Invariants final : public RulesFor<OffloadTarget> {
   explicit Invariants(const OffloadingManagerConfig& config)
       : config_(config), held_(config.cache.capacity) {}
 
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& /*world*/) override {
-    Found found;
-    const bool has_failed = observation.stored.has_value() && !*observation.stored;
-    if (observation.error != ErrorCode::kNone || has_failed) {
-      found = broken.if_changed("refused_changes_nothing", before, observation);
-    } else {
-      found =
-          std::visit([&](const auto& accepted) { return take(accepted, observation); }, command);
-    }
-    found = judged(std::move(found));
-    if (!found) found = judged(held_.check(observation, broken));
+  void check_all(const Command& command) override {
+    judge([&] {
+      const bool has_failed = shown().stored.has_value() && !*shown().stored;
+      if (shown().error != ErrorCode::kNone || has_failed) {
+        broken.if_changed("refused_changes_nothing", before(), shown());
+      } else {
+        std::visit([&](const auto& accepted) { take(accepted); }, command);
+      }
+    });
+    judge([&] { held_.check(shown(), broken); });
     const std::uint32_t num_free = held_.capacity() - std::min(held_.capacity(), held_.size());
-    if (!found && observation.num_free_slots != num_free) {
-      found =
-          broken("a_slot_has_one_block", "num_free_slots", num_free, observation.num_free_slots);
-    }
-    return found;
+    broken.unless_equal("a_slot_has_one_block", "num_free_slots", num_free, shown().num_free_slots);
   }
 
  private:
-  using Found = std::optional<Divergence>;
-
-  // Each changes the model by an accepted command and reports what is wrong with its answer.
-  Found take(const Lookup& command, const Observation& shown) {
-    if (!shown.num_hits.has_value()) return std::nullopt;
+  // Each changes the model by an accepted command, and checks its answer.
+  void take(const Lookup& command) {
+    if (!shown().num_hits.has_value()) return;
     std::uint32_t num_ready = 0;
     for (std::uint32_t key : command.keys) {
       const Entry* block = held_.find(key);
       if (!block || !block->ready) break;
       ++num_ready;
     }
-    if (*shown.num_hits == num_ready) return std::nullopt;
-    return broken("lookup_agrees_with_blocks", "num_hits", num_ready, *shown.num_hits);
+    broken.unless_equal("lookup_agrees_with_blocks", "num_hits", num_ready, *shown().num_hits);
   }
 
-  Found take(const LookupKey& command, const Observation& shown) {
-    if (!shown.result.has_value()) return std::nullopt;
+  void take(const LookupKey& command) {
+    if (!shown().result.has_value()) return;
     const Entry* block = held_.find(command.key);
     const LookupResult result = !block         ? LookupResult::kMiss
                                 : block->ready ? LookupResult::kHit
                                                : LookupResult::kPending;
-    if (*shown.result == result) return std::nullopt;
-    return broken("lookup_agrees_with_blocks", "result", result, *shown.result);
+    broken.unless_equal("lookup_agrees_with_blocks", "result", result, *shown().result);
   }
 
-  Found take(const Touch&, const Observation&) { return std::nullopt; }
+  void take(const Touch&) {}
 
-  Found take(const PrepareLoad& command, const Observation& shown) {
+  void take(const PrepareLoad& command) {
     std::vector<SlotId> slots;
     for (std::uint32_t key : command.keys) {
       Entry* block = held_.find(key);
       if (!block || !block->ready) {
-        return broken("only_what_is_ready_is_read",
-                      {"error", phrase("a refusal: not all is written"), to_value(shown.error)});
+        broken("only_what_is_ready_is_read", "error", phrase("a refusal: not all is written"),
+               shown().error);
       }
       ++block->readers;
       slots.push_back(block->slot);
     }
-    if (!shown.slots.has_value() || *shown.slots == slots) return std::nullopt;
-    return broken("only_what_is_ready_is_read", "slots", slots, *shown.slots);
+    if (!shown().slots.has_value() || *shown().slots == slots) return;
+    broken("only_what_is_ready_is_read", "slots", slots, *shown().slots);
   }
 
-  Found take(const CompleteLoad& command, const Observation& shown) {
+  void take(const CompleteLoad& command) {
     for (std::uint32_t key : command.keys) {
       Entry* block = held_.find(key);
       if (!block || block->readers == 0) {
-        return broken("only_what_is_ready_is_read",
-                      {"error", phrase("a refusal: no load reads it"), to_value(shown.error)});
+        broken("only_what_is_ready_is_read", "error", phrase("a refusal: no load reads it"),
+               shown().error);
       }
       --block->readers;
     }
-    return std::nullopt;
   }
 
-  Found take(const PrepareStore& command, const Observation& shown) {
-    if (!shown.keys_to_store.has_value() || !shown.slots.has_value() ||
-        !shown.evicted.has_value()) {
-      return std::nullopt;
+  void take(const PrepareStore& command) {
+    if (!shown().keys_to_store.has_value() || !shown().slots.has_value() ||
+        !shown().evicted.has_value()) {
+      return;
     }
     // With a filter, a key that it drops is not protected.
     const bool has_filter = config_.store_threshold > 1;
-    if (auto wrong = held_.evict(*shown.evicted, has_filter ? Keys() : command.keys)) {
-      return broken("nothing_in_use_is_evicted", *wrong);
-    }
-    for (const Victim& victim : *shown.evicted) reported_.erase(victim.key);
+    held_.evict(*shown().evicted, has_filter ? Keys() : command.keys, broken);
+    for (const Victim& victim : *shown().evicted) reported_.erase(victim.key);
 
-    const Keys& keys = *shown.keys_to_store;
-    const std::vector<SlotId>& slots = *shown.slots;
+    const Keys& keys = *shown().keys_to_store;
+    const std::vector<SlotId>& slots = *shown().slots;
     if (keys.size() != slots.size()) {
-      return broken("only_what_is_missing_is_stored",
-                    {"slots", phrase("a slot per key"), to_value(slots)});
+      broken("only_what_is_missing_is_stored", "slots", phrase("a slot per key"), slots);
     }
     for (std::size_t index = 0; index < keys.size(); ++index) {
       if (!contains(command.keys, keys[index]) || held_.find(keys[index])) {
-        return broken(
-            "only_what_is_missing_is_stored",
-            {"keys_to_store", phrase("keys of the store that are not held"), to_value(keys)});
+        broken("only_what_is_missing_is_stored", "keys_to_store",
+               phrase("keys of the store that are not held"), keys);
       }
       const std::vector<Entry>& blocks = held_.blocks();
       const bool is_taken = std::ranges::any_of(
           blocks, [&](const Entry& block) { return block.slot == slots[index]; });
       if (is_taken || slots[index] >= held_.capacity()) {
-        return broken("a_slot_has_one_block", {"slots", phrase("free slots"), to_value(slots)});
+        broken("a_slot_has_one_block", "slots", phrase("free slots"), slots);
       }
       held_.insert(keys[index], slots[index]);
     }
-    return std::nullopt;
   }
 
-  Found take(const CompleteStore& command, const Observation&) {
+  void take(const CompleteStore& command) {
     for (std::uint32_t key : command.keys) {
       Entry* block = held_.find(key);
       if (!block || block->ready) continue;
@@ -198,20 +180,16 @@ class Invariants final : public RulesFor<OffloadTarget> {
       reported_.insert(key);
       became_ready_.insert(key);
     }
-    return std::nullopt;
   }
 
-  Found take(const ResetCache&, const Observation&) {
-    held_.clear();
-    return std::nullopt;
-  }
+  void take(const ResetCache&) { held_.clear(); }
 
-  Found take(const TakeEvents&, const Observation& shown) {
-    if (!shown.events.has_value()) return std::nullopt;
-    const std::vector<Event>& events = *shown.events;
+  void take(const TakeEvents&) {
+    if (!shown().events.has_value()) return;
+    const std::vector<Event>& events = *shown().events;
     if (!config_.enable_events) {
-      if (events.empty()) return std::nullopt;
-      return broken("events_mirror_the_blocks", "events", std::vector<Event>(), events);
+      if (events.empty()) return;
+      broken("events_mirror_the_blocks", "events", std::vector<Event>(), events);
     }
     for (std::size_t index = 0; index < events.size(); ++index) {
       for (std::uint32_t key : events[index].keys) {
@@ -219,20 +197,19 @@ class Invariants final : public RulesFor<OffloadTarget> {
         const bool is_known =
             events[index].removed ? index_.erase(key) > 0 : ready != became_ready_.end();
         if (!is_known) {
-          return broken("events_mirror_the_blocks",
-                        {"events[" + std::to_string(index) + "]",
-                         phrase(events[index].removed ? "keys that the index holds"
-                                                      : "keys that became ready"),
-                         to_value(events[index].keys)});
+          broken("events_mirror_the_blocks", "events[" + std::to_string(index) + "]",
+                 phrase(events[index].removed ? "keys that the index holds"
+                                              : "keys that became ready"),
+                 events[index].keys);
         }
         if (events[index].removed) continue;
         became_ready_.erase(ready);
         index_.insert(key);
       }
     }
-    if (index_ == reported_) return std::nullopt;
-    return broken("events_mirror_the_blocks", "events", Keys(reported_.begin(), reported_.end()),
-                  Keys(index_.begin(), index_.end()));
+    if (index_ == reported_) return;
+    broken("events_mirror_the_blocks", "events", Keys(reported_.begin(), reported_.end()),
+           Keys(index_.begin(), index_.end()));
   }
 
   OffloadingManagerConfig config_;

@@ -7,10 +7,11 @@
 #include <variant>
 
 #include "contract/pool/block_hash.h"
+#include "properties/core/broken_rule.h"
+#include "properties/core/invariant_values.h"
 
 namespace kvfence {
 
-using detail::Mismatch;
 using detail::phrase;
 
 namespace {
@@ -50,27 +51,25 @@ void EventMirror::change(BlockHashView hash, GroupId group, std::int64_t by) {
   if (entries_[at].count == 0) std::swap(entries_[at], entries_[--size_]);
 }
 
-std::optional<Mismatch> EventMirror::take(std::span<const KVCacheEvent> events,
-                                          const BlockPoolConfig& config) {
+void EventMirror::take(std::span<const KVCacheEvent> events, const BlockPoolConfig& config) {
   const Rules& rules = config.rules;
   if (!config.enable_kv_cache_events) {
-    if (events.empty()) return std::nullopt;
-    return Mismatch{"events", to_value(std::vector<KVCacheEvent>()),
-                    to_value(std::vector<KVCacheEvent>(events.begin(), events.end()))};
+    if (events.empty()) return;
+    const std::vector<KVCacheEvent> none;
+    broken_rule(*rule_, "events", none, std::vector<KVCacheEvent>(events.begin(), events.end()));
   }
   const auto wrong = [&](std::size_t at, std::string_view expected) {
     const Value actual = to_value(std::vector<KVCacheEvent>{events[at]});
-    return Mismatch{"events[" + std::to_string(at) + "]", phrase(expected),
-                    actual.get_if<Value::List>()->front()};
+    broken_rule(*rule_, detail::element("events", at), phrase(expected),
+                actual.get_if<Value::List>()->front());
   };
   for (std::size_t at = 0; at < events.size(); ++at) {
     if (const auto* stored = std::get_if<BlockStored>(&events[at])) {
       if (stored->group_idx.has_value() != rules.events_carry_group) {
-        return wrong(at, rules.events_carry_group ? "a group_idx" : "no group_idx");
+        wrong(at, rules.events_carry_group ? "a group_idx" : "no group_idx");
       }
       if (stored->kv_cache_spec_kind.has_value() != rules.events_carry_spec) {
-        return wrong(at,
-                     rules.events_carry_spec ? "a kv_cache_spec_kind" : "no kv_cache_spec_kind");
+        wrong(at, rules.events_carry_spec ? "a kv_cache_spec_kind" : "no kv_cache_spec_kind");
       }
       for (const BlockHash& hash : stored->block_hashes) {
         change(hash, stored->group_idx.value_or(0), 1);
@@ -78,21 +77,20 @@ std::optional<Mismatch> EventMirror::take(std::span<const KVCacheEvent> events,
     } else if (const auto* removed = std::get_if<BlockRemoved>(&events[at])) {
       const GroupId group = removed->group_idx.value_or(0);
       if (removed->group_idx.has_value() != rules.events_carry_group) {
-        return wrong(at, rules.events_carry_group ? "a group_idx" : "no group_idx");
+        wrong(at, rules.events_carry_group ? "a group_idx" : "no group_idx");
       }
       if (find(removed->block_hash, group) == size_) {
-        return wrong(at, "a hash that the index holds");
+        wrong(at, "a hash that the index holds");
       }
       change(removed->block_hash, group, -1);
     } else {
       clear();
     }
   }
-  return std::nullopt;
 }
 
-std::optional<Mismatch> EventMirror::compare(const KeyList& keys, const BlockPoolConfig& config) {
-  if (!config.enable_kv_cache_events) return std::nullopt;
+void EventMirror::compare(const KeyList& keys, const BlockPoolConfig& config) {
+  if (!config.enable_kv_cache_events) return;
   const auto change_by_keys = [&](std::int64_t by) {
     for (const BlockHash& key : keys) {
       if (key.empty()) continue;
@@ -105,11 +103,10 @@ std::optional<Mismatch> EventMirror::compare(const KeyList& keys, const BlockPoo
     const std::string is = std::to_string(entry.count) + (entry.count > 0 ? " more" : " less");
     Record hash{"index", {{"block_hash", to_value(entry.hash), {}}}};
     hash.fields.push_back({"is", phrase(is), {}});
-    return Mismatch{"events", phrase("an index that holds the keys"),
-                    Value(Value::Variant(std::move(hash)))};
+    broken_rule(*rule_, "events", phrase("an index that holds the keys"),
+                Value(Value::Variant(std::move(hash))));
   }
   change_by_keys(1);
-  return std::nullopt;
 }
 
 }  // namespace kvfence

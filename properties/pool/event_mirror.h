@@ -4,30 +4,31 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "contract/pool/block_pool.h"
 #include "contract/pool/block_pool_target.h"
 #include "contract/pool/kv_events.h"
-#include "properties/core/invariant_values.h"
+#include "properties/core/divergence.h"
 
 namespace kvfence {
 
 /// A value: copyable. Entries keep their storage: no allocation once warm.
 class EventMirror {
  public:
+  /// rule: thrown as broken (broken_rule.h).
+  explicit EventMirror(const Invariant* rule) : rule_(rule) {}
+
   void clear() { size_ = 0; }
 
-  /// Applies events, oldest first. Reports the first wrong one: one that was sent although events
-  /// are off, has content that the rules exclude, or removes what the index does not hold.
-  std::optional<detail::Mismatch> take(std::span<const KVCacheEvent> events,
-                                       const BlockPoolConfig& config);
+  /// Applies events, oldest first. A wrong one was sent although events are off, has content that
+  /// the rules exclude, or removes what the index does not hold.
+  void take(std::span<const KVCacheEvent> events, const BlockPoolConfig& config);
 
-  /// A hash that the index has too often or too seldom, if events are on.
+  /// If events are on, no hash may be in the index too often or too seldom.
   /// Cost: the keys times the hashes in the index.
-  std::optional<detail::Mismatch> compare(const KeyList& keys, const BlockPoolConfig& config);
+  void compare(const KeyList& keys, const BlockPoolConfig& config);
 
  private:
   struct Entry {
@@ -41,6 +42,7 @@ class EventMirror {
   std::size_t find(BlockHashView hash, GroupId group) const;
   void change(BlockHashView hash, GroupId group, std::int64_t by);
 
+  const Invariant* rule_;
   std::vector<Entry> entries_;  ///< the first size_ count, none of them 0 times
   std::size_t size_ = 0;
 };

@@ -86,31 +86,27 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
   }
 
   /// Cost: linear in the blocks; no allocation once warm, unless an invariant is broken.
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world) override {
-    Found found;
-    if (observation.error != ErrorCode::kNone) {
-      found = judged(broken.if_changed("refused_changes_nothing", before, observation, world));
-    } else {
-      found = judged(std::visit(
-          [&](const auto& accepted) { return take(accepted, observation, world); }, command));
-    }
-    if (!found) found = judged(check_numbers(observation, world));
-    const bool is_seen = has_state(observation);
-    if (!found && is_seen) found = judged(check_references(observation, world));
-    if (!found && is_seen) found = judged(check_queue(observation, world));
-    if (!found && is_seen) found = check_keys(observation, world);
-    return found;
+  void check_all(const Command& command) override {
+    judge([&] {
+      if (shown().error != ErrorCode::kNone) {
+        broken.if_changed("refused_changes_nothing", before(), shown());
+      } else {
+        std::visit([&](const auto& accepted) { take(accepted); }, command);
+      }
+    });
+    judge([&] { check_numbers(); });
+    if (!has_state(shown())) return;
+    judge([&] { check_references(); });
+    judge([&] { check_queue(); });
+    check_keys();
   }
 
  private:
-  using Found = std::optional<Divergence>;
-
   // ---- Commands and answers. ----
 
-  // Each changes the model by an accepted command and reports what is wrong with its answer.
-  Found take(const GetNewBlocks& command, const Observation& shown, const World& world) {
-    const std::vector<BlockId>& blocks = shown.blocks.or_empty();
+  // Each changes the model by an accepted command, and checks its answer.
+  void take(const GetNewBlocks& command) {
+    const std::vector<BlockId>& blocks = shown().blocks.or_empty();
     bool is_right = blocks.size() == command.num_blocks;
     for (BlockId block : blocks) {
       is_right = is_right && can_be_held(block) && holders_[block] == 0;
@@ -119,46 +115,44 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
       ++num_held_;
       cached_[block].clear();
     }
-    if (is_right) return std::nullopt;
-    return broken("new_blocks_are_unused", "blocks",
-                  std::to_string(command.num_blocks) + " blocks that nobody references", blocks,
-                  world);
+    if (is_right) return;
+    broken("new_blocks_are_unused", "blocks",
+           std::to_string(command.num_blocks) + " blocks that nobody references", blocks);
   }
 
-  Found take(const GetCachedBlock& command, const Observation& shown, const World& world) {
-    const auto hashes = hashes_of(world, command.request, command.block_size);
-    if (!hashes || command.index >= hashes->size()) return std::nullopt;
-    if (!shown.hit.has_value() || !shown.keys.has_value()) return std::nullopt;
+  void take(const GetCachedBlock& command) {
+    const auto hashes = hashes_of(command.request, command.block_size);
+    if (!hashes || command.index >= hashes->size()) return;
+    if (!shown().hit.has_value() || !shown().keys.has_value()) return;
     const BlockHashView hash = (*hashes)[command.index];
-    const KeyList& keys = *shown.keys;
-    if (!*shown.hit) {
+    const KeyList& keys = *shown().keys;
+    if (!*shown().hit) {
       const bool all_there = std::ranges::all_of(command.groups, [&](GroupId group) {
         return std::ranges::any_of(keys,
                                    [&](const BlockHash& key) { return carries(key, hash, group); });
       });
-      if (all_there) return broken("lookup_agrees_with_keys", "hit", true, false, world);
-      return std::nullopt;
+      if (all_there) broken("lookup_agrees_with_keys", "hit", true, false);
+      return;
     }
-    bool is_right = shown.blocks.has_value() && shown.blocks->size() == command.groups.size();
+    bool is_right = shown().blocks.has_value() && shown().blocks->size() == command.groups.size();
     for (std::size_t at = 0; is_right && at < command.groups.size(); ++at) {
-      const BlockId block = (*shown.blocks)[at];
+      const BlockId block = (*shown().blocks)[at];
       is_right = block < keys.size() && carries(keys[block], hash, command.groups[at]);
     }
-    if (is_right) return std::nullopt;
-    return broken("lookup_agrees_with_keys", "blocks", "blocks that carry the key, one per group",
-                  *shown.blocks, world);
+    if (is_right) return;
+    broken("lookup_agrees_with_keys", "blocks", "blocks that carry the key, one per group",
+           *shown().blocks);
   }
 
-  Found take(const Touch& command, const Observation&, const World&) {
+  void take(const Touch& command) {
     for (BlockId block : command.blocks) {
       if (can_be_held(block) && holders_[block]++ == 0) ++num_held_;
     }
-    return std::nullopt;
   }
 
-  Found take(const CacheFullBlocks& command, const Observation&, const World& world) {
-    const auto hashes = hashes_of(world, command.request, command.block_size);
-    if (!hashes || !config_.enable_caching) return std::nullopt;
+  void take(const CacheFullBlocks& command) {
+    const auto hashes = hashes_of(command.request, command.block_size);
+    if (!hashes || !config_.enable_caching) return;
     const std::size_t end =
         std::min<std::size_t>({command.num_full_blocks, command.blocks.size(), hashes->size()});
     for (std::size_t index = command.num_cached_blocks; index < end; ++index) {
@@ -174,109 +168,89 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
         key.push_back(static_cast<char>(command.group >> shift));
       }
     }
-    return std::nullopt;
   }
 
-  Found take(const FreeBlocks& command, const Observation& shown, const World& world) {
+  void take(const FreeBlocks& command) {
     for (BlockId block : command.blocks) {
       if (!can_be_held(block)) continue;
       if (holders_[block] == 0) {
-        return broken("ref_cnt_counts_holders", "error",
-                      "a refusal: nobody holds block " + std::to_string(block), shown.error, world);
+        broken("ref_cnt_counts_holders", "error",
+               "a refusal: nobody holds block " + std::to_string(block), shown().error);
       }
       if (--holders_[block] == 0) --num_held_;
     }
-    return std::nullopt;
   }
 
-  Found take(const EvictBlocks& command, const Observation&, const World&) {
+  void take(const EvictBlocks& command) {
     for (BlockId block : command.blocks) {
       if (can_be_held(block)) cached_[block].clear();
     }
-    return std::nullopt;
   }
 
-  Found take(const ResetPrefixCache&, const Observation& shown, const World&) {
-    if (!shown.success.has_value() || !*shown.success) return std::nullopt;
+  void take(const ResetPrefixCache&) {
+    if (!shown().success.has_value() || !*shown().success) return;
     for (BlockHash& key : cached_) key.clear();
-    return std::nullopt;
   }
 
-  Found take(const TakeEvents&, const Observation& shown, const World& world) {
-    if (!shown.events.has_value()) return std::nullopt;
-    auto found = index_.take(*shown.events, config_);
-    if (!found && shown.keys.has_value()) found = index_.compare(*shown.keys, config_);
-    if (!found) return std::nullopt;
-    return broken("events_mirror_the_keys", found->field, std::move(found->expected),
-                  std::move(found->actual), world);
+  void take(const TakeEvents&) {
+    if (!shown().events.has_value()) return;
+    index_.take(*shown().events, config_);
+    if (shown().keys.has_value()) index_.compare(*shown().keys, config_);
   }
 
   template <class Declaration>
-  Found take(const Declaration&, const Observation&, const World&) {
-    return std::nullopt;
-  }
+  void take(const Declaration&) {}
 
   // ---- What is shown. ----
 
-  Found check_numbers(const Observation& shown, const World& world) const {
+  void check_numbers() const {
     const auto num_blocks = static_cast<std::uint32_t>(holders_.size());
-    const auto wrong = [&](std::string_view name, const auto& expected, const auto& actual) {
-      return broken("numbers_add_up", name, expected, actual, world);
-    };
     const std::uint32_t num_free = num_blocks - 1 - num_held_;
-    if (shown.num_free_blocks != num_free) {
-      return wrong("num_free_blocks", num_free, shown.num_free_blocks);
+    const auto must_be = [](std::string_view name, const auto& expected, const auto& actual) {
+      broken.unless_equal("numbers_add_up", name, expected, actual);
+    };
+    must_be("num_free_blocks", num_free, shown().num_free_blocks);
+    must_be("num_referenced", num_blocks - num_free, shown().num_referenced);
+    if (shown().num_cached > num_free) {
+      broken("numbers_add_up", "num_cached", num_free, shown().num_cached);
     }
-    if (shown.num_referenced != num_blocks - num_free) {
-      return wrong("num_referenced", num_blocks - num_free, shown.num_referenced);
-    }
-    if (shown.num_cached > num_free) return wrong("num_cached", num_free, shown.num_cached);
-    if (shown.num_empty != num_free - shown.num_cached) {
-      return wrong("num_empty", num_free - shown.num_cached, shown.num_empty);
-    }
+    must_be("num_empty", num_free - shown().num_cached, shown().num_empty);
     double usage = 0;
     if (num_blocks > 1) {
       usage = 1.0 - static_cast<double>(num_free) / static_cast<double>(num_blocks - 1);
     }
-    if (shown.usage != usage) return wrong("usage", usage, shown.usage);
-    return std::nullopt;
+    must_be("usage", usage, shown().usage);
   }
 
-  Found check_references(const Observation& shown, const World& world) const {
-    const std::vector<std::uint32_t>& ref_cnts = *shown.ref_cnts;
+  void check_references() const {
+    const std::vector<std::uint32_t>& ref_cnts = *shown().ref_cnts;
     const bool null_is_out = !ref_cnts.empty() && ref_cnts[kNullBlockId] == 0;
-    if (!null_is_out) return broken("null_block_stays_out", "ref_cnts", holders_, ref_cnts, world);
-    if (ref_cnts != holders_)
-      return broken("ref_cnt_counts_holders", "ref_cnts", holders_, ref_cnts, world);
-    return std::nullopt;
+    if (!null_is_out) broken("null_block_stays_out", "ref_cnts", holders_, ref_cnts);
+    broken.unless_equal("ref_cnt_counts_holders", "ref_cnts", holders_, ref_cnts);
   }
 
-  Found check_queue(const Observation& shown, const World& world) {
-    const std::vector<BlockId>& queue = *shown.free_queue;
+  void check_queue() {
+    const std::vector<BlockId>& queue = *shown().free_queue;
     is_queued_.assign(holders_.size(), 0);
     for (BlockId block : queue) {
       if (block == kNullBlockId) {
-        return broken("null_block_stays_out", "free_queue", "no null block", queue, world);
+        broken("null_block_stays_out", "free_queue", "no null block", queue);
       }
       const bool is_right = can_be_held(block) && holders_[block] == 0 && !is_queued_[block];
       if (!is_right) {
-        return broken("queue_holds_the_unreferenced", "free_queue", "each unreferenced block once",
-                      queue, world);
+        broken("queue_holds_the_unreferenced", "free_queue", "each unreferenced block once", queue);
       }
       is_queued_[block] = 1;
     }
     if (queue.size() != holders_.size() - 1 - num_held_) {
-      return broken("queue_holds_the_unreferenced", "free_queue", "every unreferenced block", queue,
-                    world);
+      broken("queue_holds_the_unreferenced", "free_queue", "every unreferenced block", queue);
     }
-    return std::nullopt;
   }
 
   /// Requires: the references are right.
-  Found check_keys(const Observation& shown, const World& world) {
-    const KeyList& keys = *shown.keys;
-    if (keys.size() != cached_.size())
-      return broken("keys_are_what_was_cached", "keys", cached_, keys, world);
+  void check_keys() {
+    const KeyList& keys = *shown().keys;
+    if (keys.size() != cached_.size()) broken("keys_are_what_was_cached", "keys", cached_, keys);
     std::uint32_t num_cached = 0;
     for (BlockId block = 0; block < keys.size(); ++block) {
       const bool has_key = !keys[block].empty();
@@ -284,10 +258,10 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
       has_key_[block] = has_key;
       if (!has_key) continue;
       if (block == kNullBlockId || keys[block] != cached_[block]) {
-        return broken(
+        broken(
             block == kNullBlockId ? Rule("null_block_stays_out") : Rule("keys_are_what_was_cached"),
             "keys[" + std::to_string(block) + "]", key_value(cached_[block]),
-            key_value(keys[block]), world);
+            key_value(keys[block]));
       }
       if (holders_[block] == 0) ++num_cached;
     }
@@ -295,21 +269,16 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
       is_counted_ = true;
       num_keys_ = num_distinct(keys, distinct_);
     }
-    if (shown.num_cached != num_cached) {
-      return broken("numbers_add_up", "num_cached", num_cached, shown.num_cached, world);
-    }
-    if (shown.num_cached_keys != num_keys_) {
-      return broken("numbers_add_up", "num_cached_keys", num_keys_, shown.num_cached_keys, world);
-    }
-    return std::nullopt;
+    broken.unless_equal("numbers_add_up", "num_cached", num_cached, shown().num_cached);
+    broken.unless_equal("numbers_add_up", "num_cached_keys", num_keys_, shown().num_cached_keys);
   }
 
   bool can_be_held(BlockId block) const { return block != kNullBlockId && block < holders_.size(); }
 
   /// The request's hashes at that size; nothing if there is nothing to look up.
-  std::optional<BlockHashListView> hashes_of(const World& world, const std::string& request,
+  std::optional<BlockHashListView> hashes_of(const std::string& request,
                                              std::uint32_t block_size) const {
-    const Request* declared = world.requests().find(request);
+    const Request* declared = world().requests().find(request);
     const bool fits = block_size != 0 && block_size % config_.hash.hash_block_size == 0;
     if (!declared || !fits) return std::nullopt;
     return declared->block_hashes(block_size);
@@ -319,7 +288,7 @@ class Invariants final : public RulesFor<BlockPoolTarget> {
   std::vector<std::uint32_t> holders_;  ///< by block
   std::uint32_t num_held_ = 0;          ///< blocks with holders
   KeyList cached_;                      ///< by block: the key under which it was cached last
-  EventMirror index_;
+  EventMirror index_{broken.row("events_mirror_the_keys")};
 
   std::vector<std::uint8_t> has_key_;  ///< by block, where the state was shown last
   std::uint32_t num_keys_ = 0;         ///< different ones among the keys

@@ -68,7 +68,6 @@ using eviction::Entry;
 
 constexpr BrokenRuleOf<kInvariants> broken;
 
-using Found = std::optional<Divergence>;
 using Places = std::vector<std::pair<std::uint32_t, SlotId>>;  ///< key, slot
 
 bool shows_lists(const Observation& shown) {
@@ -118,28 +117,23 @@ class Invariants final : public RulesFor<TieringTarget> {
     for (const std::uint32_t place : setup.config().as<Config>().file_tiers) file_tiers_[place];
   }
 
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& /*world*/) override {
-    const bool is_accepted = observation.error == ErrorCode::kNone;
+  void check_all(const Command& command) override {
+    const bool is_accepted = shown().error == ErrorCode::kNone;
     // Blocks of a store cascade in the same command; all other calls come after the poll.
     const auto* const ended = std::get_if<CompleteStore>(&command);
     if (is_accepted && ended) take_in_end(*ended);
-    if (observation.tier_calls.has_value()) {
-      for (const TierCallRecord& call : *observation.tier_calls) {
-        if (auto found = take_in_call(call, observation)) return found;
-      }
+    if (shown().tier_calls.has_value()) {
+      for (const TierCallRecord& call : *shown().tier_calls) take_in_call(call);
     }
     if (is_accepted) {
-      if (auto found = take_in(command, observation)) return found;
-    } else if (!observation.tier_calls.has_value()) {
-      if (auto found = broken.if_changed("a_refusal_changes_nothing", before, observation)) {
-        return found;
-      }
+      take_in(command);
+    } else if (!shown().tier_calls.has_value()) {
+      broken.if_changed("a_refusal_changes_nothing", before(), shown());
     }
-    if (auto found = check_files(observation)) return found;
-    if (!shows_lists(observation)) return std::nullopt;
-    if (auto found = check_lists(observation)) return found;
-    return check_blocks(observation);
+    check_files();
+    if (!shows_lists(shown())) return;
+    check_lists();
+    check_blocks();
   }
 
  private:
@@ -168,33 +162,32 @@ class Invariants final : public RulesFor<TieringTarget> {
 
   // ---- Commands that were accepted ----
 
-  Found take_in(const Command& command, const Observation& observation) {
+  void take_in(const Command& command) {
     if (const auto* lookup = std::get_if<Lookup>(&command)) {
-      return check_lookup(*lookup, observation);
+      return check_lookup(*lookup);
     }
     if (const auto* load = std::get_if<PrepareLoad>(&command)) {
       for (const std::uint32_t key : load->keys) ++loads_[key];
-      return check_complete("slots", load->keys, *observation.slots);
+      return check_complete("slots", load->keys, *shown().slots);
     }
     if (const auto* load = std::get_if<CompleteLoad>(&command)) {
       for (const std::uint32_t key : load->keys) {
         if (loads_[key] > 0) --loads_[key];
       }
     }
-    if (std::holds_alternative<PrepareStore>(command)) return take_in_store(observation);
-    if (std::holds_alternative<OnScheduleEnd>(command)) return check_step(observation);
-    if (std::holds_alternative<TakeEvents>(command)) return check_events(observation);
+    if (std::holds_alternative<PrepareStore>(command)) return take_in_store();
+    if (std::holds_alternative<OnScheduleEnd>(command)) return check_step();
+    if (std::holds_alternative<TakeEvents>(command)) return check_events();
     const auto place = tier_of(command);
     const auto tier = place ? file_tiers_.find(*place) : file_tiers_.end();
-    if (tier == file_tiers_.end()) return std::nullopt;
+    if (tier == file_tiers_.end()) return;
     tier->second.take_in(command);
     if (const auto* finished = std::get_if<TierFinish>(&command)) {
       for (const Transfer& job : jobs_) {
         if (job.job != finished->job || job.tier != *place) continue;
-        tier->second.finish(job, finished->success, tier_of(observation, *place));
+        tier->second.finish(job, finished->success, tier_of(shown(), *place));
       }
     }
-    return std::nullopt;
   }
 
   void take_in_end(const CompleteStore& command) {
@@ -208,42 +201,38 @@ class Invariants final : public RulesFor<TieringTarget> {
 
   // ---- Calls on tiers ----
 
-  Found take_in_call(const TierCallRecord& call, const Observation& observation) {
+  void take_in_call(const TierCallRecord& call) {
     const auto file_tier = file_tiers_.find(call.tier);
     if (call.method == "get_finished_jobs") {
       polled_.insert(call.tier);
       return take_in_report(call);
     }
     if (call.method == "lookup" && file_tier != file_tiers_.end()) {
-      const TierState* const shown = tier_of(observation, call.tier);
-      if (file_tier->second.may_answer(call.keys.front(), call.answer, shown)) return std::nullopt;
-      return broken("files_keep_what_was_stored", "tier_calls", "what its files hold of the key",
-                    call.answer);
+      const TierState* const state = tier_of(shown(), call.tier);
+      if (file_tier->second.may_answer(call.keys.front(), call.answer, state)) return;
+      broken("files_keep_what_was_stored", "tier_calls", "what its files hold of the key",
+             call.answer);
     }
     const bool is_load = call.method == "submit_load";
-    if (!is_load && call.method != "submit_store") return std::nullopt;
+    if (!is_load && call.method != "submit_store") return;
     const Transfer job{call.job, call.tier, is_load, call.request, call.keys, call.slots};
-    if (!is_load) {
-      if (auto found = check_complete("tier_calls", job.keys, job.slots)) return found;
-    }
+    if (!is_load) check_complete("tier_calls", job.keys, job.slots);
     for (const SlotId slot : job.slots) {
       if (!is_load) break;
       if (is_used(slot)) {
-        return broken("a_slot_has_one_writer", "tier_calls", "a slot that no transfer uses",
-                      "slot " + std::to_string(slot));
+        broken("a_slot_has_one_writer", "tier_calls", "a slot that no transfer uses",
+               "slot " + std::to_string(slot));
       }
       complete_.erase(slot);
     }
     for (const Transfer& other : jobs_) {
       if (other.job != job.job) continue;
-      return broken("each_job_ends_once", "tier_calls", "a number of its own",
-                    std::to_string(*job.job));
+      broken("each_job_ends_once", "tier_calls", "a number of its own", std::to_string(*job.job));
     }
     jobs_.push_back(job);
-    return std::nullopt;
   }
 
-  Found take_in_report(const TierCallRecord& call) {
+  void take_in_report(const TierCallRecord& call) {
     const auto file_tier = file_tiers_.find(call.tier);
     std::istringstream words(call.answer);
     std::uint32_t number = 0;
@@ -255,197 +244,186 @@ class Invariants final : public RulesFor<TieringTarget> {
       });
       if (job == jobs_.end()) continue;
       if (file_tier != file_tiers_.end() && !file_tier->second.report(number, is_done)) {
-        return broken("files_keep_what_was_stored", "tier_calls", "what its files show of the job",
-                      call.answer);
+        broken("files_keep_what_was_stored", "tier_calls", "what its files show of the job",
+               call.answer);
       }
       for (std::size_t index = 0; job->promotion && is_done && index < job->keys.size(); ++index) {
         fill(job->slots[index], job->keys[index]);
       }
       jobs_.erase(job);
     }
-    return std::nullopt;
   }
 
-  Found take_in_store(const Observation& observation) {
-    if (!*observation.stored) return std::nullopt;
-    for (const eviction::Victim& victim : *observation.evicted) {
+  void take_in_store() {
+    if (!*shown().stored) return;
+    for (const eviction::Victim& victim : *shown().evicted) {
       if (is_used(victim.slot)) {
-        return broken("a_slot_has_one_writer", "evicted", "a slot that no transfer uses",
-                      text_of({{victim.key, victim.slot}}));
+        broken("a_slot_has_one_writer", "evicted", "a slot that no transfer uses",
+               text_of({{victim.key, victim.slot}}));
       }
       complete_.erase(victim.slot);
     }
-    for (std::size_t index = 0; index < observation.keys_to_store->size(); ++index) {
-      const std::uint32_t key = (*observation.keys_to_store)[index];
-      const SlotId slot = (*observation.slots)[index];
+    for (std::size_t index = 0; index < shown().keys_to_store->size(); ++index) {
+      const std::uint32_t key = (*shown().keys_to_store)[index];
+      const SlotId slot = (*shown().slots)[index];
       if (is_used(slot)) {
-        return broken("a_slot_has_one_writer", "slots", "a slot that no transfer uses",
-                      text_of({{key, slot}}));
+        broken("a_slot_has_one_writer", "slots", "a slot that no transfer uses",
+               text_of({{key, slot}}));
       }
       complete_.erase(slot);
       stores_[key] = slot;
     }
-    return std::nullopt;
   }
 
   /// Checks that each key can be read in its slot.
-  Found check_complete(std::string_view member, const Keys& keys,
-                       const std::vector<SlotId>& slots) const {
+  void check_complete(std::string_view member, const Keys& keys,
+                      const std::vector<SlotId>& slots) const {
     for (std::size_t index = 0; index < keys.size(); ++index) {
       if (index < slots.size() && holds(slots[index], keys[index])) continue;
-      return broken("what_is_ready_is_complete", member,
-                    "a slot that holds block " + std::to_string(keys[index]),
-                    index < slots.size() ? "slot " + std::to_string(slots[index]) : "none");
+      broken("what_is_ready_is_complete", member,
+             "a slot that holds block " + std::to_string(keys[index]),
+             index < slots.size() ? "slot " + std::to_string(slots[index]) : "none");
     }
-    return std::nullopt;
   }
 
-  Found check_lookup(const Lookup& command, const Observation& observation) const {
-    const LookupResult shown = *observation.result;
-    if (!shows_lists(observation)) {
+  void check_lookup(const Lookup& command) const {
+    const LookupResult result = *shown().result;
+    if (!shows_lists(shown())) {
       const bool is_complete = std::ranges::any_of(
           complete_, [&](const auto& each) { return each.second == command.key; });
-      if (shown != LookupResult::kHit || is_complete) return std::nullopt;
-      return broken("what_is_ready_is_complete", "result", LookupResult::kMiss, shown);
+      if (result != LookupResult::kHit || is_complete) return;
+      broken("what_is_ready_is_complete", "result", LookupResult::kMiss, result);
     }
-    const Entry* const block = eviction::find_block(observation, command.key);
+    const Entry* const block = eviction::find_block(shown(), command.key);
     const bool is_ready = block && block->ready;
-    if (is_ready != (shown == LookupResult::kHit)) {
-      return broken("what_is_ready_is_found", "result",
-                    is_ready ? LookupResult::kHit : LookupResult::kMiss, shown);
+    if (is_ready != (result == LookupResult::kHit)) {
+      broken("what_is_ready_is_found", "result",
+             is_ready ? LookupResult::kHit : LookupResult::kMiss, result);
     }
     const bool is_asked_for =
-        observation.tier_calls.has_value() &&
-        std::ranges::any_of(*observation.tier_calls,
+        shown().tier_calls.has_value() &&
+        std::ranges::any_of(*shown().tier_calls,
                             [](const TierCallRecord& call) { return call.answer == "pending"; });
-    if (shown != LookupResult::kPending || block || is_asked_for) return std::nullopt;
-    return broken("an_ask_again_has_a_cause", "result", LookupResult::kMiss, shown);
+    if (result != LookupResult::kPending || block || is_asked_for) return;
+    broken("an_ask_again_has_a_cause", "result", LookupResult::kMiss, result);
   }
 
-  Found check_step(const Observation& observation) {
+  void check_step() {
     const std::size_t num_polled = polled_.size();
     polled_.clear();
     if (num_polled < num_tiers_) {
-      return broken("steps_go_on", "tier_calls", "get_finished_jobs of each tier in a step",
-                    "of " + std::to_string(num_polled));
+      broken("steps_go_on", "tier_calls", "get_finished_jobs of each tier in a step",
+             "of " + std::to_string(num_polled));
     }
-    if (observation.num_pending == 0) return std::nullopt;
-    return broken("steps_go_on", "num_pending", 0U, observation.num_pending);
+    broken.unless_equal("steps_go_on", "num_pending", 0U, shown().num_pending);
   }
 
-  Found check_events(const Observation& observation) {
-    if (!has_events_) return std::nullopt;
-    for (const offload::Event& event : *observation.events) {
+  void check_events() {
+    if (!has_events_) return;
+    for (const offload::Event& event : *shown().events) {
       for (const std::uint32_t key : event.keys) {
         if (!event.removed) {
           index_.insert(key);
         } else if (index_.erase(key) == 0) {
-          return broken("events_mirror_the_blocks", "events", "keys that the index holds",
-                        std::to_string(key));
+          broken("events_mirror_the_blocks", "events", "keys that the index holds",
+                 std::to_string(key));
         }
       }
     }
-    if (!shows_lists(observation)) return std::nullopt;
+    if (!shows_lists(shown())) return;
     Keys ready;
-    for (const Entry* block : observation.blocks()) {
+    for (const Entry* block : shown().blocks()) {
       if (block->ready) ready.push_back(block->key);
     }
     std::ranges::sort(ready);
     const Keys index(index_.begin(), index_.end());
-    if (index == ready) return std::nullopt;
-    return broken("events_mirror_the_blocks", "events", ready, index);
+    broken.unless_equal("events_mirror_the_blocks", "events", ready, index);
   }
 
-  Found check_lists(const Observation& observation) const {
-    const std::vector<const Entry*> blocks = observation.blocks();
+  void check_lists() const {
+    const std::vector<const Entry*> blocks = shown().blocks();
     Keys keys;
     std::vector<SlotId> slots;
     for (const Entry* block : blocks) {
       keys.push_back(block->key);
       slots.push_back(block->slot);
       if (block->slot >= capacity_) {
-        return broken("blocks_and_numbers_add_up", "t1", "slots that there are",
-                      text_of({{block->key, block->slot}}));
+        broken("blocks_and_numbers_add_up", "t1", "slots that there are",
+               text_of({{block->key, block->slot}}));
       }
     }
-    keys.insert(keys.end(), observation.b1->begin(), observation.b1->end());
-    keys.insert(keys.end(), observation.b2->begin(), observation.b2->end());
-    if (has_repeats(keys))
-      return broken("blocks_and_numbers_add_up", "t1", "each key once", "one twice");
+    keys.insert(keys.end(), shown().b1->begin(), shown().b1->end());
+    keys.insert(keys.end(), shown().b2->begin(), shown().b2->end());
+    if (has_repeats(keys)) broken("blocks_and_numbers_add_up", "t1", "each key once", "one twice");
     if (has_repeats(slots))
-      return broken("blocks_and_numbers_add_up", "t1", "each slot once", "one twice");
+      broken("blocks_and_numbers_add_up", "t1", "each slot once", "one twice");
 
     std::uint32_t num_pending = 0;
-    for (const Transfer& transfer : *observation.pending) {
+    for (const Transfer& transfer : *shown().pending) {
       num_pending += static_cast<std::uint32_t>(transfer.keys.size());
     }
-    Found found;
-    const auto compare = [&](std::string_view name, std::size_t wanted, std::uint32_t shown) {
-      if (found || wanted == shown) return;
-      found = broken("blocks_and_numbers_add_up", name, static_cast<std::uint32_t>(wanted), shown);
+    const auto add_up = [](std::string_view name, std::size_t expected, std::uint32_t number) {
+      broken.unless_equal("blocks_and_numbers_add_up", name, static_cast<std::uint32_t>(expected),
+                          number);
     };
-    compare("size", blocks.size(), observation.size);
-    compare("num_free_slots", capacity_ - blocks.size(), observation.num_free_slots);
-    compare("num_jobs", observation.jobs->size(), observation.num_jobs);
-    compare("num_pending", num_pending, observation.num_pending);
-    if (found) return found;
+    add_up("size", blocks.size(), shown().size);
+    add_up("num_free_slots", capacity_ - blocks.size(), shown().num_free_slots);
+    add_up("num_jobs", shown().jobs->size(), shown().num_jobs);
+    add_up("num_pending", num_pending, shown().num_pending);
     const auto by_number = [](const Transfer& a, const Transfer& b) { return a.job < b.job; };
     std::vector<Transfer> jobs = jobs_;
     std::ranges::sort(jobs, by_number);
-    std::vector<Transfer> shown = *observation.jobs;
-    std::ranges::sort(shown, by_number);
-    if (jobs == shown) return std::nullopt;
-    return broken("each_job_ends_once", "jobs", jobs, shown);
+    std::vector<Transfer> shown_jobs = *shown().jobs;
+    std::ranges::sort(shown_jobs, by_number);
+    broken.unless_equal("each_job_ends_once", "jobs", jobs, shown_jobs);
   }
 
-  Found check_blocks(const Observation& observation) const {
+  void check_blocks() const {
     Places written(stores_.begin(), stores_.end());
     Places read;
     for (const Transfer& job : jobs_) add_places(job, job.promotion ? written : read);
-    for (const Transfer& promotion : *observation.pending) add_places(promotion, written);
+    for (const Transfer& promotion : *shown().pending) add_places(promotion, written);
 
     std::ranges::sort(written);
     std::map<std::uint32_t, std::uint32_t> loads = loads_;
     Places not_ready;
-    for (const Entry* block : observation.blocks()) {
+    for (const Entry* block : shown().blocks()) {
       const std::pair place(block->key, block->slot);
       const auto num_cascades = static_cast<std::uint32_t>(std::ranges::count(read, place));
       const std::uint32_t num_readers = num_cascades + std::exchange(loads[block->key], 0);
       std::erase(read, place);
       if (block->readers != num_readers) {
-        return broken("readers_are_transfers", "t1",
-                      std::to_string(num_readers) + " readers of " + text_of({place}),
-                      std::to_string(block->readers));
+        broken("readers_are_transfers", "t1",
+               std::to_string(num_readers) + " readers of " + text_of({place}),
+               std::to_string(block->readers));
       }
       if (!block->ready) not_ready.push_back(place);
       if (block->ready && !holds(block->slot, block->key)) {
-        return broken("what_is_ready_is_complete", "t1", "slots that hold what is ready",
-                      text_of({place}));
+        broken("what_is_ready_is_complete", "t1", "slots that hold what is ready",
+               text_of({place}));
       }
     }
     std::ranges::sort(not_ready);
     if (not_ready != written) {
-      return broken("a_slot_has_one_writer", "t1", text_of(written), text_of(not_ready));
+      broken("a_slot_has_one_writer", "t1", text_of(written), text_of(not_ready));
     }
     for (const auto& [key, num_readers] : loads) {
-      if (num_readers > 0)
-        return broken("readers_are_transfers", "t1", std::to_string(key), "gone");
+      if (num_readers > 0) broken("readers_are_transfers", "t1", std::to_string(key), "gone");
     }
-    if (read.empty()) return std::nullopt;
-    return broken("readers_are_transfers", "t1", text_of(read), "gone");
+    if (!read.empty()) broken("readers_are_transfers", "t1", text_of(read), "gone");
   }
 
   // ---- The state ----
 
-  Found check_files(const Observation& observation) {
+  void check_files() {
     for (auto& [place, tier] : file_tiers_) {
-      if (const auto wrong = tier.check(tier_of(observation, place))) {
-        return broken("files_keep_what_was_stored", "tiers[" + std::to_string(place) + "]",
-                      "what was stored", *wrong);
+      if (const auto wrong = tier.check(tier_of(shown(), place))) {
+        broken("files_keep_what_was_stored", "tiers[" + std::to_string(place) + "]",
+               "what was stored", *wrong);
       }
     }
-    if (!observation.damaged.has_value() || observation.damaged->empty()) return std::nullopt;
-    return broken("slots_hold_their_blocks", "damaged", Keys(), *observation.damaged);
+    if (!shown().damaged.has_value() || shown().damaged->empty()) return;
+    broken("slots_hold_their_blocks", "damaged", Keys(), *shown().damaged);
   }
 
   std::uint32_t capacity_;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -70,65 +69,48 @@ class Invariants final : public RulesFor<WorkerTarget> {
  public:
   explicit Invariants(const Options& options) : options_(options) {}
 
-  std::optional<Divergence> check(const Command& command, const Observation* /*before*/,
-                                  const Observation& observation, const World& /*world*/) override {
-    if (observation.num_races != 0)
-      return broken("nothing_races", "num_races", 0U, observation.num_races);
-    if (observation.num_misuses != 0) {
-      return broken("nothing_is_misused", "num_misuses", 0U, observation.num_misuses);
+  void check_all(const Command& command) override {
+    broken.unless_equal("nothing_races", "num_races", 0U, shown().num_races);
+    broken.unless_equal("nothing_is_misused", "num_misuses", 0U, shown().num_misuses);
+    broken.unless_equal("no_event_is_lost", "num_lost_events", 0U, shown().num_lost_events);
+    broken.unless_equal("shutdown_gives_all_back", "num_left_behind", 0U, shown().num_left_behind);
+    if (shown().num_stray_bytes.has_value()) {
+      broken.unless_equal("only_pages_are_written", "num_stray_bytes", 0U,
+                          *shown().num_stray_bytes);
     }
-    if (observation.num_lost_events != 0) {
-      return broken("no_event_is_lost", "num_lost_events", 0U, observation.num_lost_events);
-    }
-    if (observation.num_left_behind != 0) {
-      return broken("shutdown_gives_all_back", "num_left_behind", 0U, observation.num_left_behind);
-    }
-    if (observation.num_stray_bytes.has_value() && *observation.num_stray_bytes != 0) {
-      return broken("only_pages_are_written", "num_stray_bytes", 0U, *observation.num_stray_bytes);
-    }
-    if (observation.error == ErrorCode::kNone) {
-      if (const auto* submitted = std::get_if<TransferAsync>(&command)) {
-        if (auto found = check_writes(*submitted)) return found;
-      }
+    if (shown().error == ErrorCode::kNone) {
+      if (const auto* submitted = std::get_if<TransferAsync>(&command)) check_writes(*submitted);
       take_in(command);
     }
-    take_in_fault(observation.next_fault);
-    if (observation.gpu_pages.has_value()) {
-      if (auto found = check_pages(*observation.gpu_pages, "gpu_pages")) return found;
-      if (auto found = check_pages(*observation.cpu_pages, "cpu_pages")) return found;
+    take_in_fault(shown().next_fault);
+    if (shown().gpu_pages.has_value()) {
+      check_pages(*shown().gpu_pages, "gpu_pages");
+      check_pages(*shown().cpu_pages, "cpu_pages");
     }
-    if (auto found = check_pages(observation.seen, "seen")) return found;
-    if (observation.finished_jobs.has_value()) {
-      if (auto found = check_reports(observation)) return found;
-    }
+    check_pages(shown().seen, "seen");
+    if (shown().finished_jobs.has_value()) check_reports();
     const auto num_jobs = static_cast<std::uint32_t>(jobs_.size());
-    const std::uint32_t num_shown = observation.num_deferred + observation.num_in_flight;
-    if (num_shown == num_jobs) return std::nullopt;
-    return broken("transfers_add_up", "num_in_flight", num_jobs - observation.num_deferred,
-                  observation.num_in_flight);
+    broken.unless_equal("transfers_add_up", "num_in_flight", num_jobs - shown().num_deferred,
+                        shown().num_in_flight);
   }
 
  private:
-  using Found = std::optional<Divergence>;
-
   /// Checks a transfer that was taken.
-  Found check_writes(const Transfer& transfer) const {
+  void check_writes(const Transfer& transfer) const {
     if (!counts_fit(transfer, options_.block_size_factor)) {
-      return broken("a_page_has_one_writer", "error", ErrorCode::kCountsDiffer, ErrorCode::kNone);
+      broken("a_page_has_one_writer", "error", ErrorCode::kCountsDiffer, ErrorCode::kNone);
     }
     const bool is_store = transfer.direction == Direction::kStore;
     const Numbers written =
         is_store ? cpu_pages_of(transfer, options_.block_size_factor) : transfer.gpu_blocks;
     if (detail::has_repeats(written)) {
-      return broken("a_page_has_one_writer", "error", ErrorCode::kListedTwice, ErrorCode::kNone);
+      broken("a_page_has_one_writer", "error", ErrorCode::kListedTwice, ErrorCode::kNone);
     }
     for (const Transfer& job : jobs_) {
       if (job.direction != transfer.direction && share(job.gpu_blocks, transfer.gpu_blocks)) {
-        return broken("a_page_has_one_writer", "error", ErrorCode::kBlockInFlight,
-                      ErrorCode::kNone);
+        broken("a_page_has_one_writer", "error", ErrorCode::kBlockInFlight, ErrorCode::kNone);
       }
     }
-    return std::nullopt;
   }
 
   void take_in(const Command& command) {
@@ -151,7 +133,7 @@ class Invariants final : public RulesFor<WorkerTarget> {
     next_fault_ = next_fault;
   }
 
-  Found check_pages(const std::vector<Page>& pages, std::string_view member) const {
+  void check_pages(const std::vector<Page>& pages, std::string_view member) const {
     for (const Page& page : pages) {
       if (page.undefined && member != "seen") continue;
       if (page.torn && may_be_torn_) continue;
@@ -160,21 +142,19 @@ class Invariants final : public RulesFor<WorkerTarget> {
       const bool was_written = page.generation > 0 && page.generation <= writes_.size() &&
                                contains(writes_[page.generation - 1], page.of_block);
       if (page.torn || !was_written)
-        return broken("pages_hold_what_was_written", member, std::vector<Page>{}, {page});
+        broken("pages_hold_what_was_written", member, std::vector<Page>{}, {page});
     }
-    return std::nullopt;
   }
 
-  Found check_reports(const Observation& observation) {
-    const std::vector<Ended>& finished = *observation.finished_jobs;
+  void check_reports() {
+    const std::vector<Ended>& finished = *shown().finished_jobs;
     std::vector<Transfer> reported;
     for (const Ended& report : finished) {
       const auto job = std::ranges::find_if(jobs_, [&](const Transfer& taken) {
         return taken.job_id == report.job_id && taken.direction == report.direction;
       });
       if (job == jobs_.end()) {
-        return broken("each_transfer_is_reported_once", "finished_jobs", std::vector<Ended>{},
-                      {report});
+        broken("each_transfer_is_reported_once", "finished_jobs", std::vector<Ended>{}, {report});
       }
       reported.push_back(*job);
       jobs_.erase(job);
@@ -183,8 +163,8 @@ class Invariants final : public RulesFor<WorkerTarget> {
     const bool is_wrong =
         num_failed_ > num_faults_met_ || (jobs_.empty() && num_failed_ < num_faults_met_);
     if (is_wrong && !may_be_lost_)
-      return broken("failures_are_those_of_faults", "finished_jobs", {}, finished);
-    if (!observation.gpu_pages.has_value()) return std::nullopt;
+      broken("failures_are_those_of_faults", "finished_jobs", {}, finished);
+    if (!shown().gpu_pages.has_value()) return;
     for (std::size_t index = 0; index < reported.size(); ++index) {
       const Transfer& transfer = reported[index];
       const auto is_over_it = [&](const Transfer& other) { return overlap(other, transfer); };
@@ -194,23 +174,21 @@ class Invariants final : public RulesFor<WorkerTarget> {
           std::ranges::any_of(jobs_, is_over_it)) {
         continue;
       }
-      if (auto found = check_arrival(transfer, observation)) return found;
+      check_arrival(transfer);
     }
-    return std::nullopt;
   }
 
-  Found check_arrival(const Transfer& transfer, const Observation& observation) const {
+  void check_arrival(const Transfer& transfer) const {
     const Numbers pages = cpu_pages_of(transfer, options_.block_size_factor);
     for (std::uint32_t rank = 0; rank < options_.num_ranks; ++rank) {
       for (std::size_t index = 0; index < pages.size(); ++index) {
-        Page on_gpu = page_at(*observation.gpu_pages, rank, transfer.gpu_blocks[index]);
-        const Page on_cpu = page_at(*observation.cpu_pages, rank, pages[index]);
+        Page on_gpu = page_at(*shown().gpu_pages, rank, transfer.gpu_blocks[index]);
+        const Page on_cpu = page_at(*shown().cpu_pages, rank, pages[index]);
         on_gpu.number = on_cpu.number;
         if (on_gpu == on_cpu) continue;
-        return broken("what_succeeded_arrived", "cpu_pages", std::vector<Page>{on_gpu}, {on_cpu});
+        broken("what_succeeded_arrived", "cpu_pages", std::vector<Page>{on_gpu}, {on_cpu});
       }
     }
-    return std::nullopt;
   }
 
   Options options_;

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -80,26 +79,18 @@ class Invariants final : public Rules {
  public:
   explicit Invariants(const EngineSetup& setup) : setup_(setup) {}
 
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& /*world*/) override {
-    before_ = before;
-    Found found;
-    if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
-    if (!found && *observation.num_engine_starts != num_engine_starts_) {
-      found = broken("a_failure_ends_the_engine", "num_engine_starts", num_engine_starts_,
-                     *observation.num_engine_starts);
-    }
+  void check_all(const Command& command) override {
+    if (shown().error == ErrorCode::kNone) take_in(command);
+    broken.unless_equal("a_failure_ends_the_engine", "num_engine_starts", num_engine_starts_,
+                        *shown().num_engine_starts);
     const bool comes_back =
-        std::holds_alternative<Update>(command) && observation.error == ErrorCode::kNone;
-    if (!found && !comes_back) found = check_changes(nullptr, observation);
-    if (!found && observation.files.has_value()) found = check_files(observation);
-    if (!found && observation.requests.has_value()) found = check_requests(observation);
-    return found;
+        std::holds_alternative<Update>(command) && shown().error == ErrorCode::kNone;
+    if (!comes_back) check_changes(nullptr);
+    if (shown().files.has_value()) check_files();
+    if (shown().requests.has_value()) check_requests();
   }
 
  private:
-  using Found = std::optional<Divergence>;
-
   /// A step's computation for a request.
   struct Run {
     std::string request;
@@ -120,31 +111,30 @@ class Invariants final : public Rules {
 
   // ---- The model ----
 
-  Found take_in(const Command& command, const Observation& observation) {
+  void take_in(const Command& command) {
     if (const auto* added = std::get_if<AddRequest>(&command)) {
       tokens_[added->id] = added->tokens;
       if (added->skip_reading_prefix_cache) reads_no_cache_.insert(added->id);
     } else if (std::holds_alternative<Schedule>(command)) {
-      return take_in_step(observation);
+      take_in_step();
     } else if (std::holds_alternative<Update>(command)) {
-      return take_in_update(observation);
+      take_in_update();
     } else if (const auto* entry = std::get_if<WriteEntry>(&command)) {
       folder_tokens_[folder_name(entry->tokens)] = entry->tokens;
     }
-    return std::nullopt;
   }
 
-  Found take_in_step(const Observation& observation) {
+  void take_in_step() {
     PlannedStep& step = in_flight_.emplace_back();
-    step.transfers = *observation.file_transfers;
-    step.fills = *observation.fills;
+    step.transfers = *shown().file_transfers;
+    step.fills = *shown().fills;
     std::set<std::string> admitted;
-    for (const ScheduledNew& each : *observation.new_reqs) admitted.insert(each.request);
-    for (const ScheduledCached& each : *observation.cached_reqs) {
+    for (const ScheduledNew& each : *shown().new_reqs) admitted.insert(each.request);
+    for (const ScheduledCached& each : *shown().cached_reqs) {
       if (each.resumed) admitted.insert(each.request);
     }
     StepOnBlocks blocks;
-    engine::take_in_step(observation, setup_.scheduler(), tables_, blocks);
+    engine::take_in_step(shown(), setup_.scheduler(), tables_, blocks);
     for (kvfence::Run& each : blocks.runs) {
       const auto known = tokens_.find(each.request);
       if (known == tokens_.end()) continue;
@@ -155,8 +145,8 @@ class Invariants final : public Rules {
       run.tokens.assign(known->second.begin(),
                         known->second.begin() + static_cast<std::ptrdiff_t>(end));
       const auto scheduled =
-          std::ranges::find(*observation.scheduled, each.request, &ScheduledRequest::request);
-      if (scheduled != observation.scheduled->end()) {
+          std::ranges::find(*shown().scheduled, each.request, &ScheduledRequest::request);
+      if (scheduled != shown().scheduled->end()) {
         run.tokens.insert(run.tokens.end(), scheduled->spec_tokens.begin(),
                           scheduled->spec_tokens.end());
       }
@@ -172,76 +162,68 @@ class Invariants final : public Rules {
     }
     for (const BlockFill& fill : step.fills) {
       if (admitted.contains(fill.request)) continue;
-      return broken("a_fill_covers_what_counts_as_computed", "fills", "of requests that it admits",
-                    fill.request);
+      broken("a_fill_covers_what_counts_as_computed", "fills", "of requests that it admits",
+             fill.request);
     }
-    return std::nullopt;
   }
 
-  Found take_in_update(const Observation& observation) {
-    if (in_flight_.empty()) return std::nullopt;
+  void take_in_update() {
+    if (in_flight_.empty()) return;
     const PlannedStep step = std::move(in_flight_.front());
     in_flight_.pop_front();
-    if (auto found = check_copies(step, observation)) return found;
-    if (!observation.failed->empty()) return take_in_failure(observation);
-    for (const RequestOutput& output : *observation.outputs) {
+    check_copies(step);
+    if (!shown().failed->empty()) return take_in_failure();
+    for (const RequestOutput& output : *shown().outputs) {
       std::vector<TokenId>& tokens = tokens_[output.request];
       tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
     }
-    if (!observation.symbols.has_value() || !observation.files.has_value()) return std::nullopt;
-    if (auto found = check_contents_of_copies(observation)) return found;
-    if (auto found = check_reads(step, observation)) return found;
-    if (auto found = check_fills(step, observation)) return found;
-    return check_changes(&step, observation);
+    if (!shown().symbols.has_value() || !shown().files.has_value()) return;
+    check_contents_of_copies();
+    check_reads(step);
+    check_fills(step);
+    return check_changes(&step);
   }
 
-  Found take_in_failure(const Observation& observation) {
+  void take_in_failure() {
     ++num_engine_starts_;
     in_flight_.clear();
     const std::vector<std::uint32_t> nothing = {0, 0, 0, 1};
     const std::vector<std::uint32_t> left = {
-        observation.num_running + observation.num_waiting + observation.num_skipped_waiting,
-        observation.num_unfinished, observation.num_cached_blocks,
-        observation.num_referenced_blocks};
-    if (left != nothing) {
-      return broken("a_failure_ends_the_engine",
-                    "requests, unfinished ones, cached blocks, referenced ones", nothing, left);
-    }
-    if (!observation.symbols.has_value()) return std::nullopt;
+        shown().num_running + shown().num_waiting + shown().num_skipped_waiting,
+        shown().num_unfinished, shown().num_cached_blocks, shown().num_referenced_blocks};
+    broken.unless_equal("a_failure_ends_the_engine",
+                        "requests, unfinished ones, cached blocks, referenced ones", nothing, left);
+    if (!shown().symbols.has_value()) return;
     const auto is_empty = [](const std::vector<KVSymbol>& layer) {
       return std::ranges::all_of(layer, [](KVSymbol symbol) { return symbol == kNothingComputed; });
     };
-    if (std::ranges::all_of(*observation.symbols, is_empty)) {
-      return std::nullopt;
-    }
-    return broken("a_failure_ends_the_engine", "symbols", "nothing computed", "something");
+    if (std::ranges::all_of(*shown().symbols, is_empty)) return;
+    broken("a_failure_ends_the_engine", "symbols", "nothing computed", "something");
   }
 
   // ---- A step comes back ----
 
   /// The slot of a token in a layer; null: it has none, or one of the null block.
-  const KVSymbol* slot(const Observation& observation, std::uint32_t layer,
-                       const std::vector<BlockId>& blocks, std::size_t token) const {
+  const KVSymbol* slot(std::uint32_t layer, const std::vector<BlockId>& blocks,
+                       std::size_t token) const {
     const std::size_t size = spec().block_size();
-    if (layer >= observation.symbols->size() || token / size >= blocks.size()) return nullptr;
+    if (layer >= shown().symbols->size() || token / size >= blocks.size()) return nullptr;
     if (blocks[token / size] == kNullBlockId) return nullptr;
-    const std::vector<KVSymbol>& slots = (*observation.symbols)[layer];
+    const std::vector<KVSymbol>& slots = (*shown().symbols)[layer];
     const std::size_t index = blocks[token / size] * size + token % size;
     return index < slots.size() ? &slots[index] : nullptr;
   }
 
-  Found check_copies(const PlannedStep& step, const Observation& observation) const {
+  void check_copies(const PlannedStep& step) const {
     for (const bool store : {false, true}) {
       const std::string_view member = store ? "saved" : "loaded";
-      const std::vector<FileCopy>& copies = store ? *observation.saved : *observation.loaded;
+      const std::vector<FileCopy>& copies = store ? *shown().saved : *shown().loaded;
       const auto num_planned = static_cast<std::size_t>(std::ranges::count_if(
           step.transfers, [&](const FileTransfer& transfer) { return transfer.store == store; }));
       const std::size_t num_copies = num_planned * spec().num_all_layers();
-      if (copies.size() > num_copies ||
-          (copies.size() < num_copies && observation.failed->empty())) {
-        return broken("workers_do_what_was_planned", std::string(member) + ", how many",
-                      static_cast<std::uint32_t>(num_copies),
-                      static_cast<std::uint32_t>(copies.size()));
+      if (copies.size() > num_copies || (copies.size() < num_copies && shown().failed->empty())) {
+        broken("workers_do_what_was_planned", std::string(member) + ", how many",
+               static_cast<std::uint32_t>(num_copies), static_cast<std::uint32_t>(copies.size()));
       }
       for (const FileCopy& copy : copies) {
         const bool is_planned =
@@ -253,55 +235,52 @@ class Invariants final : public Rules {
           return other.request == copy.request && other.layer == copy.layer;
         });
         if (is_planned && num_alike == 1) continue;
-        return broken("workers_do_what_was_planned", member, "what the step names, once",
-                      name_of("one", copy.folder, copy.layer));
+        broken("workers_do_what_was_planned", member, "what the step names, once",
+               name_of("one", copy.folder, copy.layer));
       }
     }
-    return std::nullopt;
   }
 
-  Found check_contents_of_copies(const Observation& observation) const {
-    for (const FileCopy& copy : *observation.loaded) {
-      if (!before_ || !before_->files.has_value()) break;
-      const std::vector<KVSymbol> held = symbols_in(*before_->files, copy);
+  void check_contents_of_copies() const {
+    for (const FileCopy& copy : *shown().loaded) {
+      if (!before() || !before()->files.has_value()) break;
+      const std::vector<KVSymbol> held = symbols_in(*before()->files, copy);
       if (copy.symbols == held) continue;
-      return broken("files_and_slots_agree", name_of("loaded", copy.folder, copy.layer), held,
-                    copy.symbols);
+      broken("files_and_slots_agree", name_of("loaded", copy.folder, copy.layer), held,
+             copy.symbols);
     }
-    for (const FileCopy& copy : *observation.saved) {
+    for (const FileCopy& copy : *shown().saved) {
       std::vector<KVSymbol> held;
       for (std::size_t token = 0; token < copy.symbols.size(); ++token) {
-        const KVSymbol* symbol = slot(observation, copy.layer, copy.blocks, token);
+        const KVSymbol* symbol = slot(copy.layer, copy.blocks, token);
         held.push_back(symbol ? *symbol : kNothingComputed);
       }
-      if (copy.symbols == held) held = symbols_in(*observation.files, copy);
+      if (copy.symbols == held) held = symbols_in(*shown().files, copy);
       if (copy.symbols == held) continue;
-      return broken("files_and_slots_agree", name_of("saved", copy.folder, copy.layer), held,
-                    copy.symbols);
+      broken("files_and_slots_agree", name_of("saved", copy.folder, copy.layer), held,
+             copy.symbols);
     }
-    return std::nullopt;
   }
 
-  Found check_reads(const PlannedStep& step, const Observation& observation) const {
-    if (!keeps_files()) return std::nullopt;
+  void check_reads(const PlannedStep& step) const {
+    if (!keeps_files()) return;
     for (const Run& run : step.runs) {
       for (std::uint32_t layer = 0; layer < spec().num_all_layers(); ++layer) {
         const std::vector<KVSymbol> expected = symbols_of(layer, run.tokens);
         for (std::size_t token = 0; token < expected.size(); ++token) {
-          const KVSymbol* actual = slot(observation, layer, run.table.front(), token);
+          const KVSymbol* actual = slot(layer, run.table.front(), token);
           if (actual && *actual == expected[token]) continue;
-          return broken("a_step_reads_its_own",
-                        "token " + std::to_string(token) + " of " + run.request + " in layer " +
-                            std::to_string(layer),
-                        expected[token], actual ? *actual : kNothingComputed);
+          broken("a_step_reads_its_own",
+                 "token " + std::to_string(token) + " of " + run.request + " in layer " +
+                     std::to_string(layer),
+                 expected[token], actual ? *actual : kNothingComputed);
         }
       }
     }
-    return std::nullopt;
   }
 
-  Found check_fills(const PlannedStep& step, const Observation& observation) const {
-    if (keeps_files()) return std::nullopt;
+  void check_fills(const PlannedStep& step) const {
+    if (keeps_files()) return;
     for (const Run& run : step.runs) {
       if (!run.is_admitted) continue;
       const auto fill = std::ranges::find(step.fills, run.request, &BlockFill::request);
@@ -311,24 +290,21 @@ class Invariants final : public Rules {
       if (reads_cache && !covers_all) continue;
       for (std::uint32_t layer = 0; layer < spec().num_all_layers(); ++layer) {
         for (std::size_t token = 0; token < run.begin; ++token) {
-          const KVSymbol* actual = slot(observation, layer, run.table.front(), token);
+          const KVSymbol* actual = slot(layer, run.table.front(), token);
           if (!actual || *actual == kFilledWithDummies) continue;
-          return broken("a_fill_covers_what_counts_as_computed",
-                        "token " + std::to_string(token) + " of " + run.request + " in layer " +
-                            std::to_string(layer),
-                        kFilledWithDummies, *actual);
+          broken("a_fill_covers_what_counts_as_computed",
+                 "token " + std::to_string(token) + " of " + run.request + " in layer " +
+                     std::to_string(layer),
+                 kFilledWithDummies, *actual);
         }
       }
     }
-    return std::nullopt;
   }
 
   /// step: the one that came back; null: none.
-  Found check_changes(const PlannedStep* step, const Observation& observation) const {
-    if (!before_ || !(observation.symbols.has_value() && before_->symbols.has_value())) {
-      return std::nullopt;
-    }
-    if (*observation.symbols == *before_->symbols) return std::nullopt;
+  void check_changes(const PlannedStep* step) const {
+    if (!before() || !(shown().symbols.has_value() && before()->symbols.has_value())) return;
+    if (*shown().symbols == *before()->symbols) return;
     const std::uint32_t size = spec().block_size();
     std::set<BlockId> written;
     if (step) {
@@ -348,54 +324,48 @@ class Invariants final : public Rules {
         }
       }
     }
-    for (std::size_t layer = 0; layer < observation.symbols->size(); ++layer) {
-      const std::vector<KVSymbol>& before = (*before_->symbols)[layer];
-      const std::vector<KVSymbol>& after = (*observation.symbols)[layer];
-      for (std::size_t at = 0; at < after.size(); ++at) {
-        if (after[at] == before[at]) continue;
+    for (std::size_t layer = 0; layer < shown().symbols->size(); ++layer) {
+      const std::vector<KVSymbol>& was = (*before()->symbols)[layer];
+      const std::vector<KVSymbol>& is = (*shown().symbols)[layer];
+      for (std::size_t at = 0; at < is.size(); ++at) {
+        if (is[at] == was[at]) continue;
         if (written.contains(static_cast<BlockId>(at / size))) continue;
-        return broken("slots_change_where_a_step_writes",
-                      "symbols[" + std::to_string(layer) + "][" + std::to_string(at) + "]",
-                      before[at], after[at]);
+        broken("slots_change_where_a_step_writes",
+               "symbols[" + std::to_string(layer) + "][" + std::to_string(at) + "]", was[at],
+               is[at]);
       }
     }
-    return std::nullopt;
   }
 
   // ---- The state ----
 
   /// Checks whole files, of any writer.
-  Found check_files(const Observation& observation) const {
-    if (before_ && before_->files.has_value() && *before_->files == *observation.files) {
-      return std::nullopt;
-    }
-    for (const StoredFile& file : *observation.files) {
+  void check_files() const {
+    if (before() && before()->files.has_value() && *before()->files == *shown().files) return;
+    for (const StoredFile& file : *shown().files) {
       if (!file.whole) continue;
       const auto named = folder_tokens_.find(file.folder);
       if (named == folder_tokens_.end()) {
-        return broken("a_file_holds_its_tokens", "files", "folders of known tokens", file.folder);
+        broken("a_file_holds_its_tokens", "files", "folders of known tokens", file.folder);
       }
       const std::vector<KVSymbol> expected = symbols_of(file.layer, named->second);
       if (file.symbols == expected) continue;
-      return broken("a_file_holds_its_tokens", name_of("file", file.folder, file.layer), expected,
-                    file.symbols);
+      broken("a_file_holds_its_tokens", name_of("file", file.folder, file.layer), expected,
+             file.symbols);
     }
-    return std::nullopt;
   }
 
-  Found check_requests(const Observation& observation) const {
+  void check_requests() const {
     std::set<std::string> there;
-    for (const RequestState& state : *observation.requests) {
+    for (const RequestState& state : *shown().requests) {
       if (!is_finished(state.status)) there.insert(state.id);
       if (state.status != RequestStatus::kWaitingForRemoteKVs) continue;
-      return broken("all_comes_to_an_end", "requests", "no request that waits for a load",
-                    state.id);
+      broken("all_comes_to_an_end", "requests", "no request that waits for a load", state.id);
     }
-    for (const std::string& name : *observation.filled_requests) {
+    for (const std::string& name : *shown().filled_requests) {
       if (there.contains(name)) continue;
-      return broken("all_comes_to_an_end", "filled_requests", "unfinished requests", name);
+      broken("all_comes_to_an_end", "filled_requests", "unfinished requests", name);
     }
-    return std::nullopt;
   }
 
   EngineSetup setup_;
@@ -406,7 +376,6 @@ class Invariants final : public Rules {
   std::map<std::string, std::vector<TokenId>> folder_tokens_;  ///< by folder
   std::deque<PlannedStep> in_flight_;
   std::uint32_t num_engine_starts_ = 1;
-  const Observation* before_ = nullptr;  ///< for the current check; null at the first command
 };
 
 }  // namespace

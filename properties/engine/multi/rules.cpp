@@ -11,11 +11,9 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -85,62 +83,50 @@ class Invariants final : public Rules {
     if (setup.nixl && !kBesideScripted(has_scripted)) nixl_ = nixl::rules().make(setup);
   }
 
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world) override {
-    Found found;
-    for (std::size_t number = 0; number < setup_.schedulers.size() && !found; ++number) {
-      found = check_engine(static_cast<EngineRole>(number), command, observation);
+  void check_all(const Command& command) override {
+    for (std::size_t number = 0; number < setup_.schedulers.size(); ++number) {
+      check_engine(static_cast<EngineRole>(number), command);
     }
-    if (!found && nixl_) return nixl_->check(command, before, observation, world);
-    return found;
+    if (nixl_) nixl_->check_inside(command, before(), shown(), world());
   }
 
  private:
-  using Found = std::optional<Divergence>;
-
-  Found check_engine(EngineRole role, const Command& command,
-                     const Observation& observation) const {
-    const EngineObservation& shown = observation.of(role);
-    Found found = check_sums(role, shown);
-    if (shown.connector_calls.has_value()) {
-      const Calls& calls = *shown.connector_calls;
-      const bool is_cut_off = observation.engine_ended.has_value();
+  void check_engine(EngineRole role, const Command& command) const {
+    const EngineObservation& engine = shown().of(role);
+    check_sums(role, engine);
+    if (engine.connector_calls.has_value()) {
+      const Calls& calls = *engine.connector_calls;
+      const bool is_cut_off = shown().engine_ended.has_value();
       const auto whole = is_cut_off ? std::ranges::find_if(calls, is_shutdown) : calls.begin();
-      if (!found) found = check_calls({whole, calls.end()});
-      if (!found) found = check_lookups(calls);
-      if (!found) found = check_loads(calls);
-      if (!found) found = check_metadata(calls);
+      check_calls({whole, calls.end()});
+      check_lookups(calls);
+      check_loads(calls);
+      check_metadata(calls);
     }
     // A request that never fits ends after the step was planned.
     const auto* const planned = std::get_if<Schedule>(&command);
-    const bool is_step = planned && planned->engine == role &&
-                         observation.error == ErrorCode::kNone && !has_ended(observation) &&
-                         !shown.never_fits.has_value();
-    return found ? found : check_kept(shown, is_step);
+    const bool is_step = planned && planned->engine == role && shown().error == ErrorCode::kNone &&
+                         !has_ended(shown()) && !engine.never_fits.has_value();
+    check_kept(engine, is_step);
   }
 
-  Found check_sums(EngineRole role, const EngineObservation& shown) const {
-    const auto add_up = [](Rule rule, std::string_view member, std::uint32_t all,
-                           std::size_t sum) -> Found {
-      if (sum == all) return std::nullopt;
-      return broken_rule(kInvariants[rule.place()], member, all, static_cast<std::uint32_t>(sum));
+  void check_sums(EngineRole role, const EngineObservation& engine) const {
+    const auto add_up = [](Rule rule, std::string_view member, std::uint32_t all, std::size_t sum) {
+      broken.unless_equal(rule, member, all, static_cast<std::uint32_t>(sum));
     };
     const ConnectorParts& parts = setup_.of(role);
-    Found found;
-    if (parts.offloading && shown.t1.has_value()) {
-      found =
-          add_up("slots_add_up", "num_free_slots", parts.offloading->spec.manager.cache.capacity,
-                 *shown.num_free_slots + shown.t1->size() + shown.t2->size());
+    if (parts.offloading && engine.t1.has_value()) {
+      add_up("slots_add_up", "num_free_slots", parts.offloading->spec.manager.cache.capacity,
+             *engine.num_free_slots + engine.t1->size() + engine.t2->size());
     }
-    if (!found && parts.simple) {
-      found = add_up("cpu_blocks_add_up", "num_empty_cpu_blocks", parts.simple->num_cpu_blocks,
-                     *shown.num_empty_cpu_blocks + *shown.num_cached_cpu_blocks +
-                         *shown.num_referenced_cpu_blocks);
+    if (parts.simple) {
+      add_up("cpu_blocks_add_up", "num_empty_cpu_blocks", parts.simple->num_cpu_blocks,
+             *engine.num_empty_cpu_blocks + *engine.num_cached_cpu_blocks +
+                 *engine.num_referenced_cpu_blocks);
     }
-    return found;
   }
 
-  Found check_calls(std::span<const ConnectorCall> calls) const {
+  void check_calls(std::span<const ConnectorCall> calls) const {
     std::map<std::uint32_t, Calls> by_child;  // scripted ones
     for (std::uint32_t place = 0; place < setup_.children.size(); ++place) {
       if (setup_.has_child(place, ConnectorKind::kScripted)) by_child[place];
@@ -158,13 +144,12 @@ class Invariants final : public Rules {
       const auto name = [](const Calls& list, auto found) {
         return found == list.end() ? std::string("nothing") : found->method + " " + found->request;
       };
-      return broken("every_child_is_notified", "connector_calls of child " + std::to_string(child),
-                    name(first, at), name(own, other));
+      broken("every_child_is_notified", "connector_calls of child " + std::to_string(child),
+             name(first, at), name(own, other));
     }
-    return std::nullopt;
   }
 
-  Found check_lookups(const Calls& calls) const {
+  void check_lookups(const Calls& calls) const {
     std::uint32_t first = 0;
     while (first < setup_.children.size() && !setup_.has_child(first, ConnectorKind::kScripted)) {
       ++first;
@@ -177,15 +162,14 @@ class Invariants final : public Rules {
       // A request that was put off may be looked up once more.
       if (goes_on && *call.child != first &&
           (before->answer == "again" || *before->child >= *call.child)) {
-        return broken("children_are_asked_in_order", call_name(at), "the children in order",
-                      std::to_string(*call.child));
+        broken("children_are_asked_in_order", call_name(at), "the children in order",
+               std::to_string(*call.child));
       }
       before = is_lookup ? &call : nullptr;
     }
-    return std::nullopt;
   }
 
-  Found check_loads(const Calls& calls) const {
+  void check_loads(const Calls& calls) const {
     const std::size_t num_groups = setup_.scheduler().kv_cache.groups.size();
     const ConnectorCall* loader = nullptr;
     std::uint32_t last_child = 0;
@@ -196,21 +180,19 @@ class Invariants final : public Rules {
       if (!goes_on) loader = nullptr;
       last_child = *call.child;
       if (call.blocks.size() != num_groups) {
-        return broken("one_child_loads", call_name(at) + ".blocks",
-                      std::to_string(num_groups) + " groups",
-                      std::to_string(call.blocks.size()) + " groups");
+        broken("one_child_loads", call_name(at) + ".blocks", std::to_string(num_groups) + " groups",
+               std::to_string(call.blocks.size()) + " groups");
       }
       if (call.num_tokens == 0) continue;
       if (loader) {
-        return broken("one_child_loads", call_name(at) + ".num_tokens", "0",
-                      std::to_string(call.num_tokens));
+        broken("one_child_loads", call_name(at) + ".num_tokens", "0",
+               std::to_string(call.num_tokens));
       }
       loader = &call;
     }
-    return std::nullopt;
   }
 
-  Found check_metadata(const Calls& calls) const {
+  void check_metadata(const Calls& calls) const {
     for (std::size_t at = 0; at < calls.size(); ++at) {
       const ConnectorCall& call = calls[at];
       const bool has_metadata = !call.method.starts_with("register_") &&
@@ -218,29 +200,23 @@ class Invariants final : public Rules {
       if (!call.rank || !has_metadata) continue;
       const std::string own = std::to_string(*call.child) + ".";
       if (call.metadata.starts_with(own)) continue;
-      return broken("metadata_reach_their_child", call_name(at) + ".metadata", own + "...",
-                    call.metadata);
+      broken("metadata_reach_their_child", call_name(at) + ".metadata", own + "...", call.metadata);
     }
-    return std::nullopt;
   }
 
-  Found check_kept(const EngineObservation& shown, bool is_step) const {
-    if (!shown.chosen.has_value() || !shown.requests.has_value()) return std::nullopt;
-    for (const ChosenConnector& chosen : *shown.chosen) {
-      if (is_unfinished(shown, chosen.request)) continue;
-      return broken("nothing_is_kept_of_what_is_over", "chosen", "unfinished requests",
-                    chosen.request);
+  void check_kept(const EngineObservation& engine, bool is_step) const {
+    if (!engine.chosen.has_value() || !engine.requests.has_value()) return;
+    for (const ChosenConnector& chosen : *engine.chosen) {
+      if (is_unfinished(engine, chosen.request)) continue;
+      broken("nothing_is_kept_of_what_is_over", "chosen", "unfinished requests", chosen.request);
     }
-    for (const Extra& extra : *shown.extra_saves) {
+    for (const Extra& extra : *engine.extra_saves) {
       if (is_step && !extra.rank)
-        return broken("nothing_is_kept_of_what_is_over", "extra_saves", "the workers'",
-                      extra.request);
+        broken("nothing_is_kept_of_what_is_over", "extra_saves", "the workers'", extra.request);
       if (extra.saves < setup_.children.size()) continue;
-      return broken("extra_saves_leave_one", "extra_saves",
-                    "fewer than " + std::to_string(setup_.children.size()),
-                    std::to_string(extra.saves));
+      broken("extra_saves_leave_one", "extra_saves",
+             "fewer than " + std::to_string(setup_.children.size()), std::to_string(extra.saves));
     }
-    return std::nullopt;
   }
 
   EngineSetup setup_;

@@ -13,7 +13,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -89,8 +88,6 @@ constexpr BrokenRuleOf<kInvariants> broken;
 using detail::find_table;
 using detail::phrase;
 
-using Found = std::optional<Divergence>;
-
 /// The group of the table that has the block, and its place there; nothing: none has it.
 std::optional<std::pair<GroupId, std::uint32_t>> place_of(const BlocksByGroup* table,
                                                           BlockId block) {
@@ -119,34 +116,21 @@ class Invariants final : public Rules {
   /// Requires: a setup with NIXL.
   explicit Invariants(const EngineSetup& setup)
       : setup_(setup), spec_(*setup.nixl), is_alone_(!kBesideOthers(setup.children.size() > 1)) {
-    const std::uint32_t producers = spec_.producer_world_size;
-    const std::uint32_t consumers = spec_.consumer_world_size;
-    for (const EngineRole role : kEngineRoles) {
-      const std::size_t index = static_cast<std::size_t>(role);
-      const std::uint32_t num_blocks = setup_.schedulers[index].kv_cache.pool.num_gpu_blocks;
-      // All ranks of a producer have the same content.
-      const std::uint32_t num_parts =
-          role == EngineRole::kProducer ? 1 : consumers * std::max(1U, producers / consumers);
-      engines_.push_back({{num_parts, std::vector<Content>(num_blocks)}, {}});
-    }
+    restart();
   }
 
-  std::optional<Divergence> check(const Command& command, const Observation* before,
-                                  const Observation& observation, const World& world) override {
-    before_ = before;
-    is_blind_ |= !has_state(observation);
-    if (is_blind_) return std::nullopt;
-    Found found;
-    if (has_ended(observation)) {
-      *this = Invariants(setup_);
-    } else if (observation.error == ErrorCode::kNone) {
-      found = take_in(command, observation, world);
-    } else if (observation.finished_sending.has_value()) {
-      found = broken("only_held_requests_are_sent", "error", to_text(ErrorCode::kNone),
-                     to_text(observation.error));
+  void check_all(const Command& command) override {
+    is_blind_ |= !has_state(shown());
+    if (is_blind_) return;
+    if (has_ended(shown())) {
+      restart();
+    } else if (shown().error == ErrorCode::kNone) {
+      take_in(command);
+    } else if (shown().finished_sending.has_value()) {
+      broken("only_held_requests_are_sent", "error", to_text(ErrorCode::kNone),
+             to_text(shown().error));
     }
-    if (!found) found = check_state(observation);
-    return found;
+    check_state();
   }
 
  private:
@@ -180,6 +164,26 @@ class Invariants final : public Rules {
     std::vector<std::vector<Content>> parts;  ///< by rank and, at a consumer, by remote rank
     std::deque<Step> in_flight;               ///< oldest first
   };
+
+  /// Both engines are new, with no requests.
+  void restart() {
+    known_.clear();
+    sequences_.clear();
+    tables_.clear();
+    held_.clear();
+    engines_.clear();
+    const std::uint32_t producers = spec_.producer_world_size;
+    const std::uint32_t consumers = spec_.consumer_world_size;
+    for (const EngineRole role : kEngineRoles) {
+      const std::size_t index = static_cast<std::size_t>(role);
+      const std::uint32_t num_blocks = setup_.schedulers[index].kv_cache.pool.num_gpu_blocks;
+      // All ranks of a producer have the same content.
+      const std::uint32_t num_parts =
+          role == EngineRole::kProducer ? 1 : consumers * std::max(1U, producers / consumers);
+      engines_.push_back({{num_parts, std::vector<Content>(num_blocks)}, {}});
+    }
+  }
+
   Engine& engine_of(EngineRole role) { return engines_[static_cast<std::size_t>(role)]; }
   bool has_expired(Seconds expires, Seconds now) const { return spec_.deadline && now >= expires; }
 
@@ -191,25 +195,24 @@ class Invariants final : public Rules {
     return std::max(spec_.producer_world_size, spec_.consumer_world_size);
   }
 
-  Found take_in(const Command& command, const Observation& observation, const World& world) {
+  void take_in(const Command& command) {
     if (const auto* added = std::get_if<AddRequest>(&command)) {
-      add(added->id, {}, world);
+      add(added->id, {});
     } else if (const auto* handed_over = std::get_if<HandOver>(&command)) {
-      add(handed_over->id, handed_over->request, world);
+      add(handed_over->id, handed_over->request);
     } else if (const auto* planned = std::get_if<Schedule>(&command)) {
-      return take_in_plan(planned->engine, observation);
+      take_in_plan(planned->engine);
     } else if (const auto* update = std::get_if<Update>(&command)) {
-      return take_in_update(update->engine, observation);
+      take_in_update(update->engine);
     } else if (const auto* advance = std::get_if<AdvanceRead>(&command)) {
-      return take_in_read(*advance, observation);
+      take_in_read(*advance);
     } else if (const auto* delivered = std::get_if<DeliverNotice>(&command)) {
-      take_in_delivery(*delivered, observation);
+      take_in_delivery(*delivered);
     }
-    return std::nullopt;
   }
 
-  void add(const std::string& name, const std::string& remote_request, const World& world) {
-    const RequestSpec& spec = world.requests().find(name)->spec();
+  void add(const std::string& name, const std::string& remote_request) {
+    const RequestSpec& spec = world().requests().find(name)->spec();
     Known known;
     Prefixes& prefixes = sequences_[name];
     prefixes = Prefixes(spec);
@@ -221,67 +224,62 @@ class Invariants final : public Rules {
 
   // ---- A step is planned ----
 
-  Found take_in_plan(EngineRole role, const Observation& observation) {
-    const SchedulerObservation& shown = observation.of(role);
+  void take_in_plan(EngineRole role) {
+    const SchedulerObservation& engine = shown().of(role);
     const SchedulerConfig& config = setup_.schedulers[static_cast<std::size_t>(role)];
     Step step;
-    take_in_step(shown, config, tables_, step);
-    if (role == EngineRole::kConsumer) {
-      if (auto found = take_in_receives(observation, step)) return found;
-    }
+    take_in_step(engine, config, tables_, step);
+    if (role == EngineRole::kConsumer) take_in_receives(step);
     if (!step.victims.empty()) {
       std::vector<BlockId> read;
       for (const Receive& receive : step.receives) {
         read.insert(read.end(), receive.local_blocks.begin(), receive.local_blocks.end());
       }
-      step.lost = lost_blocks(shown, config.kv_cache, read);
+      step.lost = lost_blocks(engine, config.kv_cache, read);
     }
     for (const auto& [name, held] : held_) step.held.push_back(name);
     engine_of(role).in_flight.push_back(std::move(step));
-    return std::nullopt;
   }
 
-  Found take_in_receives(const Observation& observation, Step& step) {
-    step.receives = *observation.reqs_to_recv;
+  void take_in_receives(Step& step) {
+    step.receives = *shown().reqs_to_recv;
     for (const Receive& receive : step.receives) {
       Known& known = known_[receive.request];
       if (known.load != Load::kNone) {
-        return broken("a_notice_follows_its_read", "reqs_to_recv",
-                      "requests that were not read before", receive.request);
+        broken("a_notice_follows_its_read", "reqs_to_recv", "requests that were not read before",
+               receive.request);
       }
       known.load = receive.local_blocks.empty() ? Load::kOver : Load::kPlanned;
     }
-    for (const ScheduledRequest& each : *observation.consumer.scheduled) {
+    for (const ScheduledRequest& each : *shown().consumer.scheduled) {
       const Known& known = known_[each.request];
       if (known.remote_request.empty() || known.load != Load::kNone) continue;
-      return broken("loads_come_to_an_end", "reqs_to_recv", each.request + ", which runs",
-                    "others");
+      broken("loads_come_to_an_end", "reqs_to_recv", each.request + ", which runs", "others");
     }
     for (const auto& [name, known] : known_) {
-      if (known.remote_request.empty() || known.load != Load::kNone || !before_) continue;
-      if (is_unfinished(before_->of(EngineRole::kConsumer), name)) continue;
-      return broken("loads_come_to_an_end", "reqs_to_recv", name + ", which ended", "others");
+      if (known.remote_request.empty() || known.load != Load::kNone || !before()) continue;
+      if (is_unfinished(before()->of(EngineRole::kConsumer), name)) continue;
+      broken("loads_come_to_an_end", "reqs_to_recv", name + ", which ended", "others");
     }
-    return std::nullopt;
   }
 
   // ---- A step comes back ----
 
-  Found take_in_update(EngineRole role, const Observation& observation) {
+  void take_in_update(EngineRole role) {
     std::deque<Step>& in_flight = engine_of(role).in_flight;
-    if (in_flight.empty()) return std::nullopt;
+    if (in_flight.empty()) return;
     Step step = std::move(in_flight.front());
     in_flight.pop_front();
-    const std::vector<RequestOutput>& outputs = *observation.of(role).outputs;
+    const std::vector<RequestOutput>& outputs = *shown().of(role).outputs;
     for (const RequestOutput& output : outputs) {
       for (const TokenId token : output.tokens) sequences_[output.request].append(token);
     }
     if (setup_.scheduler().num_speculative_tokens > 0) settle(step.runs, sequences_, outputs);
-    if (Found found = run(role, step)) return found;
-    if (role == EngineRole::kProducer) return check_sent(step, observation);
-    if (auto early = check_received(step, observation)) return early;
-    if (auto wrong = check_invalid(step, observation)) return wrong;
-    return check_new_notices(step, observation);
+    run(role, step);
+    if (role == EngineRole::kProducer) return check_sent(step);
+    check_received(step);
+    check_invalid(step);
+    check_new_notices(step);
   }
 
   /// Requests that compute the last token of their prompt for the first time since the read.
@@ -304,8 +302,8 @@ class Invariants final : public Rules {
   }
 
   /// On each part: new blocks are zeroed, reads start, then all runs write and read.
-  Found run(EngineRole role, const Step& step) {
-    if (!is_alone_) return std::nullopt;
+  void run(EngineRole role, const Step& step) {
+    if (!is_alone_) return;
     const std::vector<KVCacheSpec>& groups = groups_of(role);
     const std::set<std::string> loaded = take_loaded(step);
     const auto next_groups = loaded.empty() ? std::vector<KVCacheSpec>() : of_next_token(groups);
@@ -329,18 +327,17 @@ class Invariants final : public Rules {
         const bool is_loaded = loaded.count(run.request) > 0;
         const auto wrong = wrong_read(run, prefixes, is_loaded ? next_groups : groups, blocks);
         if (wrong && !passes_over(step, groups[wrong->expected.group])) {
-          return broken("a_step_reads_its_own",
-                        std::string(to_text(role)) + "'s " + block_of(wrong->block, run.request),
-                        to_text(wrong->expected), to_text(wrong->actual));
+          broken("a_step_reads_its_own",
+                 std::string(to_text(role)) + "'s " + block_of(wrong->block, run.request),
+                 to_text(wrong->expected), to_text(wrong->actual));
         }
       }
     }
-    return std::nullopt;
   }
 
-  Found check_sent(const Step& step, const Observation& observation) {
-    const Seconds now = *observation.now;
-    for (const NoticeState& notice : *before_->notices) {
+  void check_sent(const Step& step) {
+    const Seconds now = *shown().now;
+    for (const NoticeState& notice : *before()->notices) {
       if (!notice.is_heartbeat || !notice.delivered || !spec_.deadline) continue;
       for (const std::string& name : notice.requests) {
         if (const auto at = held_.find(name); at != held_.end()) {
@@ -348,17 +345,16 @@ class Invariants final : public Rules {
         }
       }
     }
-    for (const std::string& name : *observation.finished_sending) {
+    for (const std::string& name : *shown().finished_sending) {
       const auto at = held_.find(name);
       if (at == held_.end()) {
         if (!is_alone_) continue;
-        return broken("only_held_requests_are_sent", "finished_sending", "requests that are held",
-                      name);
+        broken("only_held_requests_are_sent", "finished_sending", "requests that are held", name);
       }
       const bool is_read = at->second.done.size() >= num_readers();
       if (!is_read && !has_expired(at->second.expires, now)) {
-        return broken("what_is_unread_is_held", "finished_sending",
-                      "requests that all readers have read", name);
+        broken("what_is_unread_is_held", "finished_sending", "requests that all readers have read",
+               name);
       }
       held_.erase(at);
     }
@@ -367,49 +363,47 @@ class Invariants final : public Rules {
       if (at == held_.end() || at->second.is_shared) continue;
       const bool is_read = at->second.done.size() >= num_readers();
       if (!is_read && !has_expired(at->second.expires_max, now)) continue;
-      return broken("nothing_is_held_beyond_its_lease", "finished_sending", name + " among them",
-                    "others");
+      broken("nothing_is_held_beyond_its_lease", "finished_sending", name + " among them",
+             "others");
     }
-    for (const FinishedPrefill& prefill : *observation.finished_prefills) {
+    for (const FinishedPrefill& prefill : *shown().finished_prefills) {
       const Seconds expires = now + spec_.deadline.value_or(0);
-      const bool is_shared = find_by(observation.extra_saves.or_empty(), &multi::Extra::request,
+      const bool is_shared = find_by(shown().extra_saves.or_empty(), &multi::Extra::request,
                                      prefill.request) != nullptr;
       held_[prefill.request] = {prefill.blocks, expires, expires, {}, is_shared};
     }
-    return std::nullopt;
   }
 
-  Found check_received(const Step& step, const Observation& observation) {
+  void check_received(const Step& step) {
     for (const Receive& receive : step.receives) {
       if (!receive.local_blocks.empty()) known_.at(receive.request).load = Load::kReading;
     }
     const auto is_read = [&](const std::string& name) {
-      return std::ranges::any_of(*observation.reads,
+      return std::ranges::any_of(*shown().reads,
                                  [&](const ReadState& read) { return read.request == name; });
     };
-    for (const std::string& name : *observation.finished_recving) {
+    for (const std::string& name : *shown().finished_recving) {
       const auto at = known_.find(name);
       const bool is_load = at != known_.end() && at->second.load == Load::kReading;
       if (!is_load && !is_alone_) continue;
       if (!is_load || is_read(name)) {
-        return broken("received_once_after_its_last_read", "finished_recving",
-                      "requests whose last read has ended", name);
+        broken("received_once_after_its_last_read", "finished_recving",
+               "requests whose last read has ended", name);
       }
       at->second.load = Load::kOver;
       at->second.is_to_run = true;
     }
     for (const auto& [name, known] : known_) {
       if (known.load != Load::kReading || is_read(name)) continue;
-      return broken("received_once_after_its_last_read", "finished_recving", name + " among them",
-                    "others");
+      broken("received_once_after_its_last_read", "finished_recving", name + " among them",
+             "others");
     }
-    return std::nullopt;
   }
 
   /// Reads of this step that are no longer shown failed at once: their request was given back.
-  Found check_invalid(const Step& step, const Observation& observation) const {
+  void check_invalid(const Step& step) const {
     std::set<BlockId> failed;
-    for (const ReadState& read : *before_->reads) {
+    for (const ReadState& read : *before()->reads) {
       if (read.progress != TransferProgress::kFailed) continue;
       failed.insert(read.local_blocks.begin(), read.local_blocks.end());
     }
@@ -417,68 +411,62 @@ class Invariants final : public Rules {
     for (const Receive& receive : step.receives) {
       const std::vector<BlockId>& blocks = receive.local_blocks;
       may_have_failed.insert(blocks.begin(), blocks.end());
-      if (!contains(*observation.finished_recving, receive.request)) continue;
+      if (!contains(*shown().finished_recving, receive.request)) continue;
       failed.insert(blocks.begin(), blocks.end());
     }
-    const std::vector<BlockId>& shown = *observation.invalid_blocks;
+    const std::vector<BlockId>& reported = *shown().invalid_blocks;
     for (const BlockId block : failed) {
-      if (contains(shown, block)) continue;
-      return broken("failed_reads_are_reported", "invalid_blocks", "block " + std::to_string(block),
-                    "others");
+      if (contains(reported, block)) continue;
+      broken("failed_reads_are_reported", "invalid_blocks", "block " + std::to_string(block),
+             "others");
     }
-    for (const BlockId block : shown) {
+    for (const BlockId block : reported) {
       if (!is_alone_ || may_have_failed.count(block) > 0) continue;
-      return broken("failed_reads_are_reported", "invalid_blocks", "blocks of failed reads",
-                    "block " + std::to_string(block));
+      broken("failed_reads_are_reported", "invalid_blocks", "blocks of failed reads",
+             "block " + std::to_string(block));
     }
-    return std::nullopt;
   }
 
-  Found check_new_notices(const Step& step, const Observation& observation) const {
+  void check_new_notices(const Step& step) const {
     std::map<std::string, std::set<std::pair<std::uint32_t, std::uint32_t>>> readers;
     for (const Receive& receive : step.receives) {
       if (receive.local_blocks.empty()) readers[receive.remote_request];
     }
-    for (const NoticeState& notice : *observation.notices) {
-      const bool is_new = std::ranges::none_of(*before_->notices, [&](const NoticeState& other) {
+    for (const NoticeState& notice : *shown().notices) {
+      const bool is_new = std::ranges::none_of(*before()->notices, [&](const NoticeState& other) {
         return other.notice == notice.notice;
       });
       if (!is_new || notice.is_heartbeat) continue;
       for (const std::string& name : notice.requests) {
         const auto at = readers.find(name);
         if (at == readers.end()) {
-          return broken("a_notice_follows_its_read", "notices", "requests with nothing to read",
-                        name);
+          broken("a_notice_follows_its_read", "notices", "requests with nothing to read", name);
         }
         at->second.insert({notice.rank, notice.remote_rank});
       }
     }
     for (const auto& [name, senders] : readers) {
       if (senders.size() == num_readers()) continue;
-      return broken("a_notice_follows_its_read", "notices", "one of each reader for " + name,
-                    "fewer");
+      broken("a_notice_follows_its_read", "notices", "one of each reader for " + name, "fewer");
     }
-    return std::nullopt;
   }
 
   // ---- The transport ----
 
   /// A read copies the producer's blocks as they are when it ends.
-  Found take_in_read(const AdvanceRead& command, const Observation& observation) {
-    const auto read = std::ranges::find(*observation.reads, command.read, &ReadState::read);
-    if (read == observation.reads->end() || read->progress != TransferProgress::kFinished) {
-      return std::nullopt;
-    }
+  void take_in_read(const AdvanceRead& command) {
+    const auto read = std::ranges::find(*shown().reads, command.read, &ReadState::read);
+    if (read == shown().reads->end() || read->progress != TransferProgress::kFinished) return;
     const auto num_shares = std::max(1U, spec_.producer_world_size / spec_.consumer_world_size);
     std::vector<Content>& local =
         engine_of(EngineRole::kConsumer)
             .parts[read->rank * num_shares + read->remote_rank % num_shares];
     const std::vector<Content>& remote = engine_of(EngineRole::kProducer).parts.front();
     const Known& known = known_[read->request];
-    if (!is_alone_) return std::nullopt;
+    if (!is_alone_) return;
     const Prefixes& source = sequences_[read->remote_request];
     const BlocksByGroup* const table =
-        find_table(*observation.of(EngineRole::kConsumer).tables, read->request);
+        find_table(*shown().of(EngineRole::kConsumer).tables, read->request);
     const std::uint32_t size = groups_of(EngineRole::kConsumer).front().block_size;
     for (std::size_t index = 0; index < read->local_blocks.size(); ++index) {
       const BlockId block = read->local_blocks[index];
@@ -497,14 +485,13 @@ class Invariants final : public Rules {
       local[block] = content;
       const Content wanted{sequences_[read->request].id(end), begin, end, group};
       if (passes_for(content, wanted)) continue;
-      return broken("a_load_brings_its_own_prompt", "consumer's " + block_of(block, read->request),
-                    to_text(wanted), to_text(content));
+      broken("a_load_brings_its_own_prompt", "consumer's " + block_of(block, read->request),
+             to_text(wanted), to_text(content));
     }
-    return std::nullopt;
   }
 
-  void take_in_delivery(const DeliverNotice& command, const Observation& observation) {
-    for (const NoticeState& notice : *observation.notices) {
+  void take_in_delivery(const DeliverNotice& command) {
+    for (const NoticeState& notice : *shown().notices) {
       if (notice.notice != command.notice || notice.is_heartbeat) continue;
       for (const std::string& name : notice.requests) {
         if (const auto at = held_.find(name); at != held_.end()) {
@@ -516,47 +503,46 @@ class Invariants final : public Rules {
 
   // ---- The state ----
 
-  Found check_state(const Observation& observation) const {
-    const auto& remote_tables = *observation.of(EngineRole::kProducer).tables;
-    const auto& local_tables = *observation.of(EngineRole::kConsumer).tables;
+  void check_state() const {
+    const auto& remote_tables = *shown().of(EngineRole::kProducer).tables;
+    const auto& local_tables = *shown().of(EngineRole::kConsumer).tables;
     for (const auto& [name, held] : held_) {
       const BlocksByGroup* const table = find_table(remote_tables, name);
-      const auto shown = table ? blocks_of(*table) : std::vector<BlockId>();
-      if (shown == held.blocks) continue;
-      return broken("what_is_read_stays", "tables[" + name + "]", held.blocks, shown);
+      const auto blocks = table ? blocks_of(*table) : std::vector<BlockId>();
+      if (blocks == held.blocks) continue;
+      broken("what_is_read_stays", "tables[" + name + "]", held.blocks, blocks);
     }
-    for (const ReadState& read : *observation.reads) {
+    for (const ReadState& read : *shown().reads) {
       if (!read.is_under_way()) continue;
       const std::string under = " under read " + std::to_string(read.read);
       for (const BlockId block : read.local_blocks) {
         if (place_of(find_table(local_tables, read.request), block)) continue;
-        return broken("what_is_written_stays", "consumer_tables",
-                      block_of(block, read.request) + under, "elsewhere");
+        broken("what_is_written_stays", "consumer_tables", block_of(block, read.request) + under,
+               "elsewhere");
       }
       for (const BlockId block : read.remote_blocks) {
         if (place_of(find_table(remote_tables, read.remote_request), block)) continue;
-        return broken("what_is_read_stays", "tables", block_of(block, read.remote_request) + under,
-                      "elsewhere");
+        broken("what_is_read_stays", "tables", block_of(block, read.remote_request) + under,
+               "elsewhere");
       }
     }
-    if (!is_alone_) return std::nullopt;
+    if (!is_alone_) return;
     for (const EngineRole role : kEngineRoles) {
       const bool produces = role == EngineRole::kProducer;
       const std::string member = produces ? "requests" : "consumer_requests";
-      for (const RequestState& state : *observation.of(role).requests) {
+      for (const RequestState& state : *shown().of(role).requests) {
         const auto known = known_.find(state.id);
         const Load load = known == known_.end() ? Load::kNone : known->second.load;
         if (state.status == RequestStatus::kWaitingForRemoteKVs && load == Load::kNone) {
-          return broken("loads_come_to_an_end", member, "a load for " + state.id, "none");
+          broken("loads_come_to_an_end", member, "a load for " + state.id, "none");
         }
         const bool is_explained =
             produces ? held_.count(state.id) > 0 : load == Load::kPlanned || load == Load::kReading;
         if (is_finished(state.status) && !is_explained) {
-          return broken("holds_are_explained", member, "readers or reads of " + state.id, "none");
+          broken("holds_are_explained", member, "readers or reads of " + state.id, "none");
         }
       }
     }
-    return std::nullopt;
   }
 
   EngineSetup setup_;
@@ -567,8 +553,7 @@ class Invariants final : public Rules {
   Sequences sequences_;  ///< of the same requests
   WorkerTables tables_;
   std::map<std::string, Held> held_;
-  bool is_blind_ = false;                ///< some command did not show the state
-  const Observation* before_ = nullptr;  ///< for the current check; null at the first command
+  bool is_blind_ = false;  ///< some command did not show the state
 };
 
 }  // namespace

@@ -102,6 +102,11 @@ const OffloadedBlock* find_block(const Observation& observation, const std::stri
 
 std::string slot_name(SlotId slot) { return "slot " + std::to_string(slot); }
 
+[[noreturn]] void wrong_plan(const std::string& where, const std::string& expected,
+                             const std::string& actual) {
+  broken("plans_name_the_requests_own_blocks", where, expected, actual);
+}
+
 bool has_slot(const Copy& copy, SlotId slot) {
   return std::ranges::any_of(copy.parts, [&](const CopyPart& part) { return part.place == slot; });
 }
@@ -133,33 +138,29 @@ class Copies : public RankMemory {
 
   // ---- A step on all ranks ----
 
-  /// Runs the oldest step on all ranks, and fills their report. Returns: the first broken rule, if
-  /// any.
-  std::optional<Broken> run(const PlannedStep& step, const Sequences& sequences, Report& report) {
+  /// Runs the oldest step on all ranks, and fills their report.
+  void run(const PlannedStep& step, const Sequences& sequences, Report& report) {
     for (std::size_t index = 0; index < ranks_.size(); ++index) {
       Rank& rank = ranks_[index];
-      for (const Copy& copy : std::exchange(queued_[index], {})) {
-        if (auto wrong = submit(index, copy)) return wrong;
-      }
+      for (const Copy& copy : std::exchange(queued_[index], {})) submit(index, copy);
       for (Copy& copy : rank.copies) {
         const bool is_flushed =
             fences_ ? contains(step.jobs_to_flush, copy.job)
                     : copy.is_store && contains(step.requests_to_flush, copy.request);
         if (is_flushed && copy.is_under_way()) end(rank, copy, true);
       }
-      if (auto wrong = zero(index, step, sequences)) return wrong;
+      zero(index, step, sequences);
       for (Copy copy : step.loads) {
         if (!fences_) copy.job = next_jobs_[index]++;
-        if (auto wrong = submit(index, copy)) return wrong;
+        submit(index, copy);
       }
-      if (auto wrong = compute(index, step, sequences)) return wrong;
+      compute(index, step, sequences);
       for (Copy copy : step.stores) {
         if (!fences_) copy.job = next_jobs_[index]++;
         queued_[index].push_back(std::move(copy));
       }
       report_ended(rank, report);
     }
-    return std::nullopt;
   }
 
   /// Does nothing if the rank has no such copy under way.
@@ -210,11 +211,11 @@ class Copies : public RankMemory {
   static constexpr Words kWords = {
       .block = "block",
       .place = "slot",
-      .no_reuse_under_a_copy = Rule("no_reuse_under_a_copy").place(),
-      .a_place_has_one_writer = Rule("a_slot_has_one_writer").place(),
-      .a_load_reads_what_is_complete = Rule("a_load_reads_what_is_complete").place(),
-      .copies_are_as_planned = Rule("copies_are_the_requests_own").place(),
-      .a_step_reads_its_own = Rule("a_step_reads_its_own").place()};
+      .no_reuse_under_a_copy = broken.row("no_reuse_under_a_copy"),
+      .a_place_has_one_writer = broken.row("a_slot_has_one_writer"),
+      .a_load_reads_what_is_complete = broken.row("a_load_reads_what_is_complete"),
+      .copies_are_as_planned = broken.row("copies_are_the_requests_own"),
+      .a_step_reads_its_own = broken.row("a_step_reads_its_own")};
 
   /// Does get_finished of one rank, and adds its part of the report.
   void report_ended(Rank& rank, Report& report) {
@@ -256,13 +257,11 @@ class Invariants final : public Rules {
     }
   }
 
-  std::optional<Divergence> check(const Command& command, const Observation* /*before*/,
-                                  const Observation& observation, const World& /*world*/) override {
-    Found found;
-    if (observation.error == ErrorCode::kNone) found = take_in(command, observation);
-    if (!found && observation.requests.has_value()) found = check_state(observation);
-    if (!found && observation.error == ErrorCode::kNone) found = check_end(command, observation);
-    return found;
+  void check_all(const Command& command) override {
+    const bool is_accepted = shown().error == ErrorCode::kNone;
+    if (is_accepted) take_in(command);
+    if (has_state(shown())) check_state();
+    if (is_accepted) check_end(command);
   }
 
  private:
@@ -279,16 +278,14 @@ class Invariants final : public Rules {
     KeyList keys;
     std::vector<SlotId> slots;
   };
-  using Found = std::optional<Divergence>;
 
   // ---- The model ----
 
-  Found take_in(const Command& command, const Observation& observation) {
-    Found found;
+  void take_in(const Command& command) {
     // The ranks run before the scheduler's half gets their report.
-    if (std::holds_alternative<Update>(command)) found = take_in_update(observation);
-    if (!found) found = take_in_tier_calls(observation);
-    if (!found && std::holds_alternative<Schedule>(command)) found = take_in_step(observation);
+    if (std::holds_alternative<Update>(command)) take_in_update();
+    take_in_tier_calls();
+    if (std::holds_alternative<Schedule>(command)) take_in_step();
     if (const auto* added = std::get_if<AddRequest>(&command)) {
       add(*added);
     } else if (const auto* advance = std::get_if<AdvanceTransfer>(&command)) {
@@ -303,7 +300,6 @@ class Invariants final : public Rules {
         ended_tier_jobs_[finish->tier].emplace(finish->job, finish->success);
       }
     }
-    return found;
   }
 
   std::string key(const Request& request, GroupId group, std::uint32_t block) const {
@@ -349,38 +345,32 @@ class Invariants final : public Rules {
     }
   }
 
-  Found take_in_step(const Observation& observation) {
-    const auto unknown = [&](std::string_view member, const std::string& name) {
-      return broken("plans_name_the_requests_own_blocks", std::string(member),
-                    "a request of the step", name);
+  void take_in_step() {
+    const auto unknown = [](const std::string& member, const std::string& name) {
+      wrong_plan(member, "a request of the step", name);
     };
-    for (const ScheduledNew& each : *observation.new_reqs) {
-      if (!known_.contains(each.request)) return unknown("new_reqs", each.request);
+    for (const ScheduledNew& each : *shown().new_reqs) {
+      if (!known_.contains(each.request)) unknown("new_reqs", each.request);
     }
-    for (const ScheduledCached& each : *observation.cached_reqs) {
-      if (!known_.contains(each.request)) return unknown("cached_reqs", each.request);
+    for (const ScheduledCached& each : *shown().cached_reqs) {
+      if (!known_.contains(each.request)) unknown("cached_reqs", each.request);
     }
     PlannedStep step;
-    engine::take_in_step(observation, setup_.scheduler, tables_, step);
-    for (const ScheduledRequest& each : *observation.scheduled) {
-      if (!find_by(step.runs, &Run::request, each.request)) {
-        return unknown("scheduled", each.request);
-      }
+    engine::take_in_step(shown(), setup_.scheduler, tables_, step);
+    for (const ScheduledRequest& each : *shown().scheduled) {
+      if (!find_by(step.runs, &Run::request, each.request)) unknown("scheduled", each.request);
     }
-    for (const std::string& name : *observation.preempted) {
-      if (!known_.contains(name)) return unknown("preempted", name);
+    for (const std::string& name : *shown().preempted) {
+      if (!known_.contains(name)) unknown("preempted", name);
     }
-    step.requests_to_flush = *observation.requests_to_flush;
-    step.jobs_to_flush = *observation.jobs_to_flush;
+    step.requests_to_flush = *shown().requests_to_flush;
+    step.jobs_to_flush = *shown().jobs_to_flush;
     for (const bool is_store : {false, true}) {
-      const std::vector<Transfer>& transfers = is_store ? *observation.stores : *observation.loads;
+      const std::vector<Transfer>& transfers = is_store ? *shown().stores : *shown().loads;
       std::vector<Copy>& copies = is_store ? step.stores : step.loads;
       const std::string member = is_store ? "stores" : "loads";
       for (std::size_t index = 0; index < transfers.size(); ++index) {
-        if (auto found = plan(detail::element(member, index), transfers[index], is_store,
-                              observation, copies.emplace_back())) {
-          return found;
-        }
+        plan(detail::element(member, index), transfers[index], is_store, copies.emplace_back());
       }
     }
     if (!step.victims.empty()) {
@@ -388,57 +378,66 @@ class Invariants final : public Rules {
       for (const Copy& load : step.loads) {
         for (const CopyPart& part : load.parts) loaded.push_back(part.block);
       }
-      step.lost = lost_blocks(observation, setup_.scheduler.kv_cache, loaded);
+      step.lost = lost_blocks(shown(), setup_.scheduler.kv_cache, loaded);
     }
     in_flight_.push_back(std::move(step));
-    return std::nullopt;
+  }
+
+  /// Whether a transfer that is under way, or in a step in flight, has the number.
+  bool is_taken(JobId job) const {
+    const auto has_it = [&](const Copy& other) { return other.job == job; };
+    return copies_.has(has_it) || std::ranges::any_of(in_flight_, [&](const PlannedStep& step) {
+             return std::ranges::any_of(step.loads, has_it) ||
+                    std::ranges::any_of(step.stores, has_it);
+           });
   }
 
   /// Converts a planned transfer to a copy. With hold every worker has its own numbers.
-  Found plan(const std::string& member, const Transfer& transfer, bool is_store,
-             const Observation& observation, Copy& copy) {
-    const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
-    const std::uint32_t factor = setup_.spec.block_size_factor;
-    const auto wrong = [&](std::string_view what, std::string expected, std::string actual) {
-      return broken("plans_name_the_requests_own_blocks", member + "." + std::string(what),
-                    std::move(expected), std::move(actual));
-    };
-    const auto known = known_.find(transfer.request);
-    if (known == known_.end())
-      return wrong("request", "a request that was added", transfer.request);
-    const auto has_its_number = [&](const Copy& other) { return other.job == transfer.job; };
-    bool is_taken = copies_.has(has_its_number);
-    for (const PlannedStep& step : in_flight_) {
-      for (const auto* copies : {&step.loads, &step.stores}) {
-        is_taken |= std::ranges::any_of(*copies, has_its_number);
-      }
+  void plan(const std::string& member, const Transfer& transfer, bool is_store, Copy& copy) {
+    if (!known_.contains(transfer.request)) {
+      wrong_plan(member + ".request", "a request that was added", transfer.request);
     }
-    if (fences_ && is_taken) {
-      return wrong("job", "a number that no transfer under way has", std::to_string(transfer.job));
+    if (fences_ && is_taken(transfer.job)) {
+      wrong_plan(member + ".job", "a number that no transfer under way has",
+                 std::to_string(transfer.job));
     }
     copy.serial = next_serial_++;
     copy.job = transfer.job;
     copy.request = transfer.request;
     copy.is_store = is_store;
+    const std::size_t num_slots = plan_parts(member, transfer, copy);
+    const std::set<SlotId> slots(transfer.slots.begin(), transfer.slots.end());
+    const bool are_sound = num_slots == transfer.slots.size() && num_slots == slots.size() &&
+                           (slots.empty() || *slots.rbegin() < setup_.spec.manager.cache.capacity);
+    if (!are_sound) {
+      wrong_plan(member + ".slots", "a slot of its own for each offloaded block", "other ones");
+    }
+  }
 
+  /// The table whose blocks a transfer names; null: it was not shown.
+  const BlocksByGroup* table_of(const std::string& member, const Copy& copy) const {
+    if (copy.is_store) return &tables_.at(copy.request);
+    if (!shown().tables.has_value()) return nullptr;
+    const BlocksByGroup* const table = find_table(*shown().tables, copy.request);
+    if (table) return table;
+    wrong_plan(member + ".gpu_blocks", "blocks of the request", "a request without blocks");
+  }
+
+  /// Fills the parts. Returns: the number of slots that they have.
+  std::size_t plan_parts(const std::string& member, const Transfer& transfer, Copy& copy) const {
+    const std::vector<KVCacheSpec>& groups = setup_.scheduler.kv_cache.groups;
+    const std::uint32_t factor = setup_.spec.block_size_factor;
     std::uint32_t sum = 0;
     for (std::uint32_t size : transfer.group_sizes) sum += size;
     // With hold a store starts with a whole slot and does not name its place.
-    const bool knows_place = !is_store || fences_;
+    const bool knows_place = !copy.is_store || fences_;
     const bool has_groups = transfer.group_sizes.size() == groups.size() &&
                             transfer.block_indices.size() == (knows_place ? groups.size() : 0) &&
                             sum == transfer.gpu_blocks.size();
-    if (!has_groups) return wrong("group_sizes", "blocks of every group", "other ones");
+    if (!has_groups) wrong_plan(member + ".group_sizes", "blocks of every group", "other ones");
 
     const Prefixes& prefixes = sequences_.at(transfer.request);
-    const BlocksByGroup* table = &tables_.at(transfer.request);
-    if (!is_store) {
-      table = nullptr;
-      if (observation.tables.has_value()) {
-        table = find_table(*observation.tables, transfer.request);
-        if (!table) return wrong("gpu_blocks", "blocks of the request", "a request without blocks");
-      }
-    }
+    const BlocksByGroup* const table = table_of(member, copy);
     std::size_t at = 0;
     std::size_t num_slots = 0;
     for (GroupId group = 0; group < groups.size(); ++group) {
@@ -454,7 +453,7 @@ class Invariants final : public Rules {
           return std::find(blocks.begin() + place + 1, blocks.end(), block) == blocks.end();
         };
         // A store leaves out blocks that are in the CPU cache.
-        const bool may_skip = is_store && (index > 0 || !knows_place);
+        const bool may_skip = copy.is_store && (index > 0 || !knows_place);
         while (may_skip && place < (*table)[group].size() && !has_block()) ++place;
         if (place / factor != last_slot) {
           last_slot = place / factor;
@@ -464,86 +463,72 @@ class Invariants final : public Rules {
         const std::uint32_t end = (place + 1) * size;
         if (block == kNullBlockId || !has_block() || num_slots > transfer.slots.size() ||
             end > prefixes.num_tokens()) {
-          return wrong("gpu_blocks[" + std::to_string(at) + "]",
-                       "the full block at place " + std::to_string(place) + " of group " +
-                           std::to_string(group) + ", with a slot",
-                       std::to_string(block));
+          wrong_plan(member + ".gpu_blocks[" + std::to_string(at) + "]",
+                     "the full block at place " + std::to_string(place) + " of group " +
+                         std::to_string(group) + ", with a slot",
+                     std::to_string(block));
         }
         copy.parts.push_back({block, transfer.slots[num_slots - 1], place % factor,
                               Content{prefixes.id(end), end - size, end, group}});
         ++place;
       }
     }
-    const std::set<SlotId> slots(transfer.slots.begin(), transfer.slots.end());
-    const bool are_sound = num_slots == transfer.slots.size() && num_slots == slots.size() &&
-                           (slots.empty() || *slots.rbegin() < setup_.spec.manager.cache.capacity);
-    if (!are_sound)
-      return wrong("slots", "a slot of its own for each offloaded block", "other ones");
-    return std::nullopt;
+    return num_slots;
   }
 
-  Found take_in_update(const Observation& observation) {
-    if (in_flight_.empty()) return std::nullopt;
+  void take_in_update() {
+    if (in_flight_.empty()) return;
     const auto wrong = [](std::string member, std::string expected, std::string actual) {
-      return broken("each_end_is_reported_once", std::move(member), std::move(expected),
-                    std::move(actual));
+      broken("each_end_is_reported_once", std::move(member), std::move(expected),
+             std::move(actual));
     };
     PlannedStep& step = in_flight_.front();
-    for (const RequestOutput& output : *observation.outputs) {
+    for (const RequestOutput& output : *shown().outputs) {
       if (known_.count(output.request) > 0) append(output.request, output.tokens);
     }
     if (setup_.scheduler.num_speculative_tokens > 0) {
-      settle(step.runs, sequences_, *observation.outputs);
+      settle(step.runs, sequences_, *shown().outputs);
     }
     Report report;
-    if (const auto wrong_copy = copies_.run(step, sequences_, report)) {
-      return broken_rule(kInvariants[wrong_copy->rule], wrong_copy->where, wrong_copy->expected,
-                         wrong_copy->actual);
-    }
+    copies_.run(step, sequences_, report);
     in_flight_.pop_front();
 
-    std::vector<std::string> received = *observation.finished_recving;
+    std::vector<std::string> received = *shown().finished_recving;
     std::ranges::sort(received);
     std::ranges::sort(report.received);
     if (received != report.received) {
-      return wrong("finished_recving", "the loads that are over on all ranks", "others");
+      wrong("finished_recving", "the loads that are over on all ranks", "others");
     }
-    for (const std::string& name : *observation.finished_sending) {
+    for (const std::string& name : *shown().finished_sending) {
       const auto is_store_of = [&](const Copy& copy) {
         return copy.is_store && copy.request == name;
       };
-      if (copies_.has(is_store_of)) return wrong("finished_sending", "no store of it left", name);
+      if (copies_.has(is_store_of)) wrong("finished_sending", "no store of it left", name);
     }
-    const std::vector<BlockId>& invalid = *observation.invalid_blocks;
+    const std::vector<BlockId>& invalid = *shown().invalid_blocks;
     if (std::set<BlockId>(invalid.begin(), invalid.end()) != report.invalid_blocks) {
-      return wrong("invalid_blocks", "the blocks of the loads that failed", "others");
+      wrong("invalid_blocks", "the blocks of the loads that failed", "others");
     }
     std::vector<CompletedJob> completed;
     for (const auto& [job, each] : report.jobs) completed.push_back(each);
-    if (*observation.completed_jobs != completed) {
-      return wrong("completed_jobs", "the jobs that ended on each rank",
-                   "other jobs, ranks or failures");
+    if (*shown().completed_jobs != completed) {
+      wrong("completed_jobs", "the jobs that ended on each rank", "other jobs, ranks or failures");
     }
-    return std::nullopt;
   }
 
   // ---- Tiers ----
 
-  Found take_in_tier_calls(const Observation& observation) {
+  void take_in_tier_calls() {
     is_anyone_put_off_ = false;
-    for (const TierCallRecord& call : observation.tier_calls.or_empty()) {
-      Found found;
+    for (const TierCallRecord& call : shown().tier_calls.or_empty()) {
       if (call.method == "lookup") is_anyone_put_off_ |= call.answer == "pending";
-      if (call.method == "get_finished_jobs") found = end_tier_jobs(call);
-      if (call.method == "submit_store" || call.method == "submit_load")
-        found = begin_tier_job(call);
-      if (found) return found;
+      if (call.method == "get_finished_jobs") end_tier_jobs(call);
+      if (call.method == "submit_store" || call.method == "submit_load") begin_tier_job(call);
     }
-    return std::nullopt;
   }
 
   /// Ignores reports of a tier about jobs that are not its own.
-  Found end_tier_jobs(const TierCallRecord& call) {
+  void end_tier_jobs(const TierCallRecord& call) {
     const std::map<std::uint32_t, bool> ended =
         std::exchange(ended_tier_jobs_[call.tier], std::map<std::uint32_t, bool>());
     std::istringstream results(call.answer);
@@ -555,8 +540,8 @@ class Invariants final : public Rules {
       const bool is_done = word == "done";
       const auto end = ended.find(id);
       if (end == ended.end() || (is_done && !end->second)) {
-        return broken("a_promotion_comes_whole", "job " + std::to_string(id),
-                      end == ended.end() ? "under way" : "failed, since it was given up", word);
+        broken("a_promotion_comes_whole", "job " + std::to_string(id),
+               end == ended.end() ? "under way" : "failed, since it was given up", word);
       }
       const TierJob& job = at->second;
       for (std::size_t index = 0; job.is_promotion && index < job.slots.size(); ++index) {
@@ -566,23 +551,22 @@ class Invariants final : public Rules {
       }
       tier_jobs_.erase(at);
     }
-    return std::nullopt;
   }
 
-  Found begin_tier_job(const TierCallRecord& call) {
+  void begin_tier_job(const TierCallRecord& call) {
     const bool is_promotion = call.method == "submit_load";
     const bool is_sound =
         call.job && tier_jobs_.count(*call.job) == 0 && call.keys.size() == call.slots.size() &&
         std::ranges::all_of(call.slots,
                             [&](SlotId slot) { return slot < setup_.spec.manager.cache.capacity; });
     if (!is_sound) {
-      return broken("a_promotion_comes_whole", call.method,
-                    "a number of its own and a slot for each block", "others");
+      broken("a_promotion_comes_whole", call.method,
+             "a number of its own and a slot for each block", "others");
     }
     for (std::size_t index = 0; index < call.slots.size(); ++index) {
       const SlotId slot = call.slots[index];
       if (!is_promotion) {
-        if (auto found = check_slot(call.keys[index], slot)) return found;
+        check_slot(call.keys[index], slot);
         continue;
       }
       bool is_in_use = false;
@@ -593,43 +577,41 @@ class Invariants final : public Rules {
         std::ranges::for_each(step.stores, look_at);
       }
       if (is_in_use) {
-        return broken("a_slot_has_one_writer", slot_name(slot), "no copy under way",
-                      "one, under a promotion");
+        broken("a_slot_has_one_writer", slot_name(slot), "no copy under way",
+               "one, under a promotion");
       }
       copies_.fill_slot(slot, {});
     }
     tier_jobs_.emplace(*call.job, TierJob{call.tier, is_promotion, call.keys, call.slots});
-    return std::nullopt;
   }
 
   // ---- The state ----
 
-  Found check_state(const Observation& observation) const {
-    Found found = check_transfers(observation);
-    if (!found) found = check_copied_blocks(observation);
-    if (!found) found = check_tier_jobs(observation);
-    if (!found) found = check_numbers(observation);
-    if (!found) found = check_slots(observation);
-    return found;
+  void check_state() const {
+    check_transfers();
+    check_copied_blocks();
+    check_tier_jobs();
+    check_numbers();
+    check_slots();
   }
 
-  Found check_transfers(const Observation& observation) const {
+  void check_transfers() const {
     std::size_t num_copies = 0;
     for (const Copies::Rank& rank : copies_.ranks()) num_copies += rank.copies.size();
-    for (const EngineTransfer& shown : *observation.transfers) {
-      const std::vector<Copy>& copies = copies_.ranks()[shown.rank].copies;
+    for (const EngineTransfer& transfer : *shown().transfers) {
+      const std::vector<Copy>& copies = copies_.ranks()[transfer.rank].copies;
       const bool is_there = std::ranges::any_of(copies, [&](const Copy& copy) {
-        return copy.job == shown.job && copy.request == shown.request &&
-               copy.is_store == shown.store && copy.progress == shown.progress;
+        return copy.job == transfer.job && copy.request == transfer.request &&
+               copy.is_store == transfer.store && copy.progress == transfer.progress;
       });
       if (is_there) continue;
-      return broken("each_end_is_reported_once", "transfers",
-                    "transfers that were planned and not reported",
-                    "job " + std::to_string(shown.job) + " of " + shown.request);
+      broken("each_end_is_reported_once", "transfers",
+             "transfers that were planned and not reported",
+             "job " + std::to_string(transfer.job) + " of " + transfer.request);
     }
-    if (observation.transfers->size() == num_copies) return std::nullopt;
-    return broken("each_end_is_reported_once", "transfers", std::to_string(num_copies),
-                  std::to_string(observation.transfers->size()));
+    if (shown().transfers->size() == num_copies) return;
+    broken("each_end_is_reported_once", "transfers", std::to_string(num_copies),
+           std::to_string(shown().transfers->size()));
   }
 
   /// Whether a step in flight, from first_step on, makes the workers wait for a request's stores.
@@ -642,66 +624,59 @@ class Invariants final : public Rules {
 
   /// Only its request has a load's blocks until the load has ended on all ranks. With hold a
   /// request keeps a store's blocks until the workers have to wait for it.
-  Found check_copied_blocks(const Observation& observation) const {
-    Found found;
+  void check_copied_blocks() const {
     const auto check = [&](const Copy& copy) {
-      if (found || (copy.is_store && (fences_ || is_flushed(copy.request, 0)))) return;
-      const BlocksByGroup* table = find_table(*observation.tables, copy.request);
+      if (copy.is_store && (fences_ || is_flushed(copy.request, 0))) return;
+      const BlocksByGroup* table = find_table(*shown().tables, copy.request);
       for (const CopyPart& part : copy.parts) {
-        const std::uint32_t ref_cnt = (*observation.ref_cnts)[part.block];
+        const std::uint32_t ref_cnt = (*shown().ref_cnts)[part.block];
         const bool is_held = table && contains((*table)[part.content->group], part.block) &&
                              (copy.is_store || ref_cnt == 1);
         if (is_held) continue;
-        found = broken("no_reuse_under_a_copy", "tables[" + copy.request + "]",
-                       "block " + std::to_string(part.block) + ", which a " +
-                           (copy.is_store ? "store reads" : "load writes"),
-                       ref_cnt == 0 ? "a free block" : "a block of another request too");
+        broken("no_reuse_under_a_copy", "tables[" + copy.request + "]",
+               "block " + std::to_string(part.block) + ", which a " +
+                   (copy.is_store ? "store reads" : "load writes"),
+               ref_cnt == 0 ? "a free block" : "a block of another request too");
       }
     };
     copies_.for_each_under_way(check);
-    for (const PlannedStep& step : in_flight_) {
-      std::ranges::for_each(step.loads, check);
-    }
-    return found;
+    for (const PlannedStep& step : in_flight_) std::ranges::for_each(step.loads, check);
   }
 
   /// A block coming up has a slot and is not ready; one going down stays and has a reader.
-  Found check_tier_jobs(const Observation& observation) const {
+  void check_tier_jobs() const {
     for (const auto& [id, job] : tier_jobs_) {
       for (std::size_t index = 0; index < job.keys.size(); ++index) {
-        const OffloadedBlock* block = find_block(observation, job.keys[index]);
+        const OffloadedBlock* block = find_block(shown(), job.keys[index]);
         const bool is_right =
             block && block->slot == job.slots[index] &&
             (job.is_promotion ? !block->ready : block->ready && block->readers > 0);
         if (is_right) continue;
-        return broken(
-            "a_promotion_comes_whole", slot_name(job.slots[index]),
-            (job.is_promotion ? "reserved for job " : "held for job ") + std::to_string(id),
-            "free, of another block, or already ready");
+        broken("a_promotion_comes_whole", slot_name(job.slots[index]),
+               (job.is_promotion ? "reserved for job " : "held for job ") + std::to_string(id),
+               "free, of another block, or already ready");
       }
     }
-    return std::nullopt;
   }
 
-  Found check_numbers(const Observation& observation) const {
+  void check_numbers() const {
     std::set<SlotId> slots;
     std::set<std::string> keys;
-    for (const OffloadedBlock* block : observation.blocks()) {
+    for (const OffloadedBlock* block : shown().blocks()) {
       if (slots.insert(block->slot).second && keys.insert(block->key).second) continue;
-      return broken("slots_add_up", slot_name(block->slot), "a slot and a key of its own",
-                    "others");
+      broken("slots_add_up", slot_name(block->slot), "a slot and a key of its own", "others");
     }
     const std::uint32_t capacity = setup_.spec.manager.cache.capacity;
-    if (slots.size() + *observation.num_free_slots == capacity) return std::nullopt;
-    return broken("slots_add_up", "num_free_slots", std::to_string(capacity - slots.size()),
-                  std::to_string(*observation.num_free_slots));
+    if (slots.size() + *shown().num_free_slots == capacity) return;
+    broken("slots_add_up", "num_free_slots", std::to_string(capacity - slots.size()),
+           std::to_string(*shown().num_free_slots));
   }
 
-  Found check_slots(const Observation& observation) const {
-    if (has_elements(observation.damaged)) {
-      const OffloadedBlock* block = find_block(observation, observation.damaged->front());
-      return broken("a_ready_slot_holds_its_key", slot_name(block ? block->slot : 0),
-                    "the bytes that were stored", "other bytes, in a block that can be found");
+  void check_slots() const {
+    if (has_elements(shown().damaged)) {
+      const OffloadedBlock* block = find_block(shown(), shown().damaged->front());
+      broken("a_ready_slot_holds_its_key", slot_name(block ? block->slot : 0),
+             "the bytes that were stored", "other bytes, in a block that can be found");
     }
     // With hold a flushed store counts as written at once: the step that flushes it runs before any
     // possible reader.
@@ -714,19 +689,17 @@ class Invariants final : public Rules {
     for (std::size_t step = 0; step < in_flight_.size(); ++step) {
       for (const Copy& copy : in_flight_[step].stores) add_flushed(copy, step + 1);
     }
-    for (const OffloadedBlock* block : observation.blocks()) {
+    for (const OffloadedBlock* block : shown().blocks()) {
       if (!block->ready || flushed.contains(block->slot)) continue;
-      if (auto found = check_slot(block->key, block->slot)) return found;
+      check_slot(block->key, block->slot);
     }
-    return std::nullopt;
   }
 
   /// Whether a slot holds the content that its key names.
-  Found check_slot(const std::string& key, SlotId slot) const {
+  void check_slot(const std::string& key, SlotId slot) const {
     const auto at = keys_.find(key);
     if (at == keys_.end() || slot >= setup_.spec.manager.cache.capacity) {
-      return broken("a_ready_slot_holds_its_key", slot_name(slot), "a key of some request",
-                    "another one");
+      broken("a_ready_slot_holds_its_key", slot_name(slot), "a key of some request", "another one");
     }
     const std::vector<Content>& parts = at->second.parts;
     const bool is_mamba =
@@ -737,71 +710,64 @@ class Invariants final : public Rules {
         // A block of Mamba states needs only the last state.
         const bool may_lack = is_mamba && sub + 1 < parts.size() && content.id == 0;
         if (passes_for(content, parts[sub]) || may_lack) continue;
-        return broken("a_ready_slot_holds_its_key",
-                      slot_name(slot) + " on rank " + std::to_string(rank), to_text(parts[sub]),
-                      to_text(content));
+        broken("a_ready_slot_holds_its_key", slot_name(slot) + " on rank " + std::to_string(rank),
+               to_text(parts[sub]), to_text(content));
       }
     }
-    return std::nullopt;
   }
 
   // ---- Progress ----
 
-  Found check_end(const Command& command, const Observation& observation) {
+  void check_end(const Command& command) {
     const bool is_quiet =
         !copies_.has([](const Copy&) { return true; }) && in_flight_.empty() && tier_jobs_.empty();
     if (std::holds_alternative<Update>(command)) {
       const bool ends_requests = std::ranges::any_of(
-          *observation.outputs,
-          [](const RequestOutput& output) { return is_finished(output.status); });
+          *shown().outputs, [](const RequestOutput& output) { return is_finished(output.status); });
       num_quiet_updates_ = is_quiet && !ends_requests ? num_quiet_updates_ + 1 : 0;
     } else if (std::holds_alternative<FinishRequests>(command) ||
                std::holds_alternative<FinishAllRequests>(command)) {
       num_quiet_updates_ = 0;
     }
     const bool plans_copies = std::holds_alternative<Schedule>(command) &&
-                              (!observation.loads->empty() || !observation.stores->empty());
-    if (plans_copies || observation.never_fits.has_value()) num_quiet_updates_ = 0;
-    if (!observation.requests.has_value()) return std::nullopt;
-    if (std::holds_alternative<Schedule>(command)) {
-      if (auto found = check_progress(observation, plans_copies)) return found;
-    }
-    if (!is_quiet || num_quiet_updates_ < kQuietStepsMax) return std::nullopt;
+                              (!shown().loads->empty() || !shown().stores->empty());
+    if (plans_copies || shown().never_fits.has_value()) num_quiet_updates_ = 0;
+    if (!has_state(shown())) return;
+    if (std::holds_alternative<Schedule>(command)) check_progress(plans_copies);
+    if (!is_quiet || num_quiet_updates_ < kQuietStepsMax) return;
     const auto left = [](std::string where, std::string actual) {
-      return broken("all_comes_to_an_end", std::move(where),
-                    "nothing held, since nothing is under way", std::move(actual));
+      broken("all_comes_to_an_end", std::move(where), "nothing held, since nothing is under way",
+             std::move(actual));
     };
-    for (const RequestState& state : *observation.requests) {
-      if (is_finished(state.status)) return left("requests", state.id);
+    for (const RequestState& state : *shown().requests) {
+      if (is_finished(state.status)) left("requests", state.id);
     }
     // With hold a store is completed when its request ends.
-    const bool may_write = !fences_ && !observation.requests->empty();
-    for (const OffloadedBlock* block : observation.blocks()) {
+    const bool may_write = !fences_ && !shown().requests->empty();
+    for (const OffloadedBlock* block : shown().blocks()) {
       if ((block->ready || may_write) && block->readers == 0) continue;
-      return left(slot_name(block->slot), block->ready ? "readers" : "a writer");
+      left(slot_name(block->slot), block->ready ? "readers" : "a writer");
     }
-    return std::nullopt;
   }
 
   /// After a step was planned.
-  Found check_progress(const Observation& observation, bool plans_copies) {
-    const bool goes_on = plans_copies || !observation.scheduled->empty() ||
-                         observation.never_fits.has_value() || !observation.preempted->empty();
-    const bool is_idle = observation.num_running == 0 && pause_state_ == PauseState::kUnpaused &&
+  void check_progress(bool plans_copies) {
+    const bool goes_on = plans_copies || !shown().scheduled->empty() ||
+                         shown().never_fits.has_value() || !shown().preempted->empty();
+    const bool is_idle = shown().num_running == 0 && pause_state_ == PauseState::kUnpaused &&
                          in_flight_.size() == 1 && tier_jobs_.empty() &&
                          !copies_.has([](const Copy&) { return true; });
     const auto num_for_grammar =
-        std::ranges::count_if(*observation.requests, [](const RequestState& state) {
+        std::ranges::count_if(*shown().requests, [](const RequestState& state) {
           return state.status == RequestStatus::kWaitingForGrammar;
         });
-    const bool waits = observation.num_waiting + observation.num_skipped_waiting >
+    const bool waits = shown().num_waiting + shown().num_skipped_waiting >
                        static_cast<std::size_t>(num_for_grammar);
     const bool is_stuck = is_idle && waits && !goes_on && !kPutOffForEver(is_anyone_put_off_);
-    const bool were_held = std::exchange(are_held_, observation.num_referenced_blocks > 1);
+    const bool were_held = std::exchange(are_held_, shown().num_referenced_blocks > 1);
     num_idle_steps_ = is_stuck && were_held == are_held_ ? num_idle_steps_ + 1 : 0;
-    if (num_idle_steps_ < kQuietStepsMax || kHeldByALoaded(are_held_)) return std::nullopt;
-    return broken("all_comes_to_an_end", "scheduled", "a request, since nothing is under way",
-                  "none");
+    if (num_idle_steps_ < kQuietStepsMax || kHeldByALoaded(are_held_)) return;
+    broken("all_comes_to_an_end", "scheduled", "a request, since nothing is under way", "none");
   }
 
   ConnectorSetup setup_;

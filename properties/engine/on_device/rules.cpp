@@ -148,12 +148,13 @@ class Invariants final : public Rules {
     for (Engine& engine : engines_) engine = at_rest();
   }
 
-  std::optional<Divergence> check(const Command& command, const Observation* /*before*/,
-                                  const Observation& observation, const World& world) override {
-    if (auto found = tokens_.check(command, observation)) return found;
-    contents_.take_in(command, observation, world);
+  void check_all(const Command& command) override {
+    if (const auto wrong = tokens_.check(command, shown())) {
+      broken("tokens_as_without_cache", "outputs", wrong->expected, wrong->actual);
+    }
+    contents_.take_in(command, shown(), world());
     const EngineRole asked = role_of(command);
-    const bool is_taken = observation.error == ErrorCode::kNone;
+    const bool is_taken = shown().error == ErrorCode::kNone;
     for (std::size_t number = 0; number < engines_.size(); ++number) {
       const auto role = static_cast<EngineRole>(number);
       Engine& engine = engines_[number];
@@ -163,22 +164,15 @@ class Invariants final : public Rules {
       }
       // A new engine starts with empty devices.
       const bool was_drained = std::holds_alternative<Drain>(command) && is_taken && role == asked;
-      const bool is_at_rest = was_drained || has_ended(observation);
+      const bool is_at_rest = was_drained || has_ended(shown());
       if (is_at_rest) engine = at_rest();
       const bool is_asked = is_taken && role == asked;
-      if (auto found =
-              check(engine, is_asked ? &command : nullptr, observation.of(role), observation)) {
-        return found;
-      }
-      if (!is_at_rest) continue;
-      if (auto found = check_rest(observation.of(role))) return found;
+      check_engine(engine, is_asked ? &command : nullptr, shown().of(role));
+      if (is_at_rest) check_rest(shown().of(role));
     }
-    return std::nullopt;
   }
 
  private:
-  using Found = std::optional<Divergence>;
-
   /// A transfer, and whether it met a fault that makes it fail.
   struct Submitted {
     DeviceTransfer transfer;
@@ -203,65 +197,52 @@ class Invariants final : public Rules {
   }
 
   /// Checks one engine. command: null if it is for another one.
-  std::optional<Divergence> check(Engine& engine, const Command* command,
-                                  const EngineObservation& shown, const Observation& answer) {
-    if (shown.load_event.has_value()) engine.loads[*shown.load_event] = *shown.load_requests;
-    if (*shown.num_races != 0) return broken("nothing_races", "num_races", 0U, *shown.num_races);
-    if (*shown.num_misuses != 0) {
-      return broken("nothing_is_misused", "num_misuses", 0U, *shown.num_misuses);
-    }
+  void check_engine(Engine& engine, const Command* command, const EngineObservation& own) {
+    if (own.load_event.has_value()) engine.loads[*own.load_event] = *own.load_requests;
+    broken.unless_equal("nothing_races", "num_races", 0U, *own.num_races);
+    broken.unless_equal("nothing_is_misused", "num_misuses", 0U, *own.num_misuses);
     // The next transfer of its rank and direction meets a fault.
-    for (const DeviceTransfer& transfer : shown.submitted.or_empty()) {
+    for (const DeviceTransfer& transfer : own.submitted.or_empty()) {
       const auto fault = engine.faults.extract({transfer.rank, transfer.store});
       engine.in_flight.push_back({transfer, fault && fault.mapped()});
     }
-    if (command) {
-      if (auto found = check_progress(engine, *command, answer, shown)) return found;
-    }
+    if (command) check_progress(engine, *command, own);
     const auto num_in_flight = static_cast<std::uint32_t>(engine.in_flight.size());
-    if (*shown.num_transfers != num_in_flight) {
-      return broken("each_transfer_is_reported_once", "num_transfers", num_in_flight,
-                    *shown.num_transfers);
-    }
-    return std::nullopt;
+    broken.unless_equal("each_transfer_is_reported_once", "num_transfers", num_in_flight,
+                        *own.num_transfers);
   }
 
-  Found check_progress(Engine& engine, const Command& command, const Observation& answer,
-                       const EngineObservation& shown) {
-    if (shown.ended.has_value()) {
-      if (auto found = check_ended(engine, shown)) return found;
-    }
+  void check_progress(Engine& engine, const Command& command, const EngineObservation& own) {
+    if (own.ended.has_value()) check_ended(engine, own);
     const std::uint32_t num_before = engine.progress.num_polled_by_all();
-    engine.progress.take_in(command, answer);
+    engine.progress.take_in(command, shown());
     const std::uint32_t num_now = engine.progress.num_polled_by_all();
     if (num_now < num_before) engine.ended.pop_front();
-    if (num_now <= num_before) return std::nullopt;
-    return check_answer(engine, engine.ended[num_before], answer);
+    if (num_now <= num_before) return;
+    check_answer(engine, engine.ended[num_before], shown());
   }
 
-  Found check_ended(Engine& engine, const EngineObservation& shown) const {
+  void check_ended(Engine& engine, const EngineObservation& own) const {
     engine.ended.resize(engine.progress.num_executed_by_one());
-    for (const EndedTransfer& ended : *shown.ended) {
+    for (const EndedTransfer& ended : *own.ended) {
       const auto next = std::ranges::find_if(engine.in_flight, [&](const Submitted& each) {
         const DeviceTransfer& transfer = each.transfer;
         return transfer.rank == ended.rank && transfer.store == ended.store &&
                transfer.job == ended.job;
       });
       if (next == engine.in_flight.end() || ended.succeeded == next->fails) {
-        return broken("each_transfer_is_reported_once", "ended", std::vector<EndedTransfer>{},
-                      {ended});
+        broken("each_transfer_is_reported_once", "ended", std::vector<EndedTransfer>{}, {ended});
       }
       std::vector<Submitted>& of_step = engine.ended[engine.progress.num_polled(ended.rank)];
       of_step.push_back(*next);
       engine.in_flight.erase(next);
       if (!ended.succeeded) continue;
-      if (auto found = check_arrival(of_step.back().transfer, shown)) return found;
+      check_arrival(of_step.back().transfer, own);
     }
-    return std::nullopt;
   }
 
-  Found check_arrival(const DeviceTransfer& transfer, const EngineObservation& shown_state) const {
-    if (!shown_state.cpu_kv.has_value()) return std::nullopt;
+  void check_arrival(const DeviceTransfer& transfer, const EngineObservation& own) const {
+    if (!own.cpu_kv.has_value()) return;
     const std::vector<std::uint32_t> pages =
         transfer.store
             ? setup_.cpu_pages_of(transfer)
@@ -269,25 +250,24 @@ class Invariants final : public Rules {
     std::size_t at = 0;
     for (std::size_t group = 0; group < transfer.group_sizes.size(); ++group) {
       for (std::uint32_t index = 0; index < transfer.group_sizes[group]; ++index, ++at) {
-        const KVPages& shown = transfer.store ? *shown_state.cpu_kv : *shown_state.gpu_kv;
-        const KVPage page = shown.find(transfer.rank, pages[at]);
+        const KVPages& pages_there = transfer.store ? *own.cpu_kv : *own.gpu_kv;
+        const KVPage page = pages_there.find(transfer.rank, pages[at]);
         if (setup_.is_of_simple(transfer.job) && contents_.has_block_of(page)) continue;
         // A store leaves out blocks that are stored already, so its later places are unknown.
         std::optional<std::uint32_t> place;
         if (!transfer.store) place = transfer.block_indices[group] + index;
         if (is_block_of(transfer.request, group, place, page)) continue;
-        return broken("what_was_copied_is_there", transfer.store ? "cpu_kv" : "gpu_kv",
-                      std::vector<KVPage>{}, {page});
+        broken("what_was_copied_is_there", transfer.store ? "cpu_kv" : "gpu_kv",
+               std::vector<KVPage>{}, {page});
       }
     }
-    return std::nullopt;
   }
 
   /// Checks the ranks' report of a step for the transfers that ended. The rules of NIXL check the
   /// reads' part of it (properties/engine/nixl).
-  Found check_answer(Engine& engine, const std::vector<Submitted>& all_ended,
-                     const Report& report) const {
-    if (!setup_.has_workers()) return std::nullopt;
+  void check_answer(Engine& engine, const std::vector<Submitted>& all_ended,
+                    const Report& report) const {
+    if (!setup_.has_workers()) return;
     const bool fences = setup_.scheduler().kv_cache.pool.rules.offload_fences_reuse;
     std::set<BlockId> invalid;
     std::map<JobId, CompletedJob> jobs;
@@ -315,24 +295,21 @@ class Invariants final : public Rules {
     const std::set<BlockId> said_invalid(report.invalid_blocks->begin(),
                                          report.invalid_blocks->end());
     if (!is_reported(invalid, said_invalid, has_more)) {
-      return broken("a_report_names_what_ended", "invalid_blocks",
-                    std::vector<BlockId>(invalid.begin(), invalid.end()), *report.invalid_blocks);
+      broken("a_report_names_what_ended", "invalid_blocks",
+             std::vector<BlockId>(invalid.begin(), invalid.end()), *report.invalid_blocks);
     }
     std::vector<CompletedJob> completed;
     for (auto& [number, job] : jobs) {
       job.job = number;
       completed.push_back(job);
     }
-    if (*report.completed_jobs != completed) {
-      return broken("a_report_names_what_ended", "completed_jobs", completed,
-                    *report.completed_jobs);
-    }
+    broken.unless_equal("a_report_names_what_ended", "completed_jobs", completed,
+                        *report.completed_jobs);
     const std::vector<std::string>& received = *report.finished_recving;
     if (!is_reported(loaded, std::set<std::string>(received.begin(), received.end()), has_more)) {
-      return broken("a_report_names_what_ended", "finished_recving",
-                    std::vector<std::string>(loaded.begin(), loaded.end()), received);
+      broken("a_report_names_what_ended", "finished_recving",
+             std::vector<std::string>(loaded.begin(), loaded.end()), received);
     }
-    return std::nullopt;
   }
 
   /// The simple connector reports events by its own numbers.
@@ -344,34 +321,33 @@ class Invariants final : public Rules {
     return multi_connector_job({child_job(transfer, num_children).child, event}, num_children);
   }
 
-  Found check_rest(const EngineObservation& shown) const {
-    std::vector<std::uint32_t> left = {*shown.num_steps_in_flight, *shown.num_transfers,
-                                       shown.num_unfinished};
+  void check_rest(const EngineObservation& own) const {
+    std::vector<std::uint32_t> left = {*own.num_steps_in_flight, *own.num_transfers,
+                                       own.num_unfinished};
     std::vector<std::uint32_t> at_rest = {0, 0, 0};
     // Null blocks are always held. With NIXL blocks may be held for the other engine or its reads.
-    if (!setup_.nixl || (shown.tables.has_value() && shown.tables->empty())) {
-      left.push_back(shown.num_referenced_blocks);
+    if (!setup_.nixl || (own.tables.has_value() && own.tables->empty())) {
+      left.push_back(own.num_referenced_blocks);
       at_rest.push_back(1);
     }
     if (setup_.simple) {
-      left.push_back(*shown.num_referenced_cpu_blocks);
+      left.push_back(*own.num_referenced_cpu_blocks);
       at_rest.push_back(1);
     }
-    if (left != at_rest)
-      return broken("a_drained_engine_is_at_rest", "num_steps_in_flight", at_rest, left);
-    if (!shown.gpu_kv.has_value()) return std::nullopt;
-    if (auto found = check_cached(*shown.keys, *shown.gpu_kv, 0, "gpu_kv")) return found;
-    if (!setup_.simple) return std::nullopt;
+    broken.unless_equal("a_drained_engine_is_at_rest", "num_steps_in_flight", at_rest, left);
+    if (!own.gpu_kv.has_value()) return;
+    check_cached(*own.keys, *own.gpu_kv, 0, "gpu_kv");
+    if (!setup_.simple) return;
     std::uint32_t first_page = 0;
     for (const ChildSetup& child : setup_.children) {
       if (child.kind == ConnectorKind::kSimple) first_page = child.first_page;
     }
-    return check_cached(*shown.cpu.keys, *shown.cpu_kv, first_page, "cpu_kv");
+    check_cached(*own.cpu.keys, *own.cpu_kv, first_page, "cpu_kv");
   }
 
   /// keys: by block; the page of block n is first_page + n.
-  Found check_cached(const KeyList& keys, const KVPages& pages, std::uint32_t first_page,
-                     std::string_view member) const {
+  void check_cached(const KeyList& keys, const KVPages& pages, std::uint32_t first_page,
+                    std::string_view member) const {
     for (std::uint32_t rank = 0; rank < setup_.num_ranks.front(); ++rank) {
       for (std::uint32_t block = 0; block < keys.size(); ++block) {
         if (keys[block].empty()) continue;
@@ -380,10 +356,9 @@ class Invariants final : public Rules {
         if (symbols && begins_with(page, *symbols)) continue;
         const KVPage expected{rank, first_page + block,
                               symbols ? *symbols : std::vector<std::uint32_t>()};
-        return broken("what_is_cached_is_there", member, std::vector<KVPage>{expected}, {page});
+        broken("what_is_cached_is_there", member, std::vector<KVPage>{expected}, {page});
       }
     }
-    return std::nullopt;
   }
 
   /// Whether a page begins with the symbols of a whole block of the request in a group: the block
@@ -415,8 +390,8 @@ class Invariants final : public Rules {
 
 }  // namespace
 
-std::optional<Divergence> TokenOracle::check(const Command& command,
-                                             const Observation& observation) {
+std::optional<TokenOracle::WrongToken> TokenOracle::check(const Command& command,
+                                                          const Observation& observation) {
   const bool is_taken = observation.error == ErrorCode::kNone;
   const auto* added = std::get_if<AddRequest>(&command);
   if (added && is_taken) {
@@ -434,7 +409,7 @@ std::optional<Divergence> TokenOracle::check(const Command& command,
       for (const TokenId token : output.tokens) {
         const TokenId expected =
             toy_model::sample_without_cache(sequence.cache_salt, sequence.tokens, windows_);
-        if (token != expected) return broken("tokens_as_without_cache", "outputs", expected, token);
+        if (token != expected) return WrongToken{expected, token};
         sequence.tokens.push_back(token);
       }
     }

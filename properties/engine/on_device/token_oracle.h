@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "contract/engine/engine_target.h"
-#include "properties/core/divergence.h"
 
 namespace kvfence::engine::on_device {
 
@@ -25,10 +24,16 @@ class TokenOracle {
     std::size_t num_prompt_tokens = 0;
   };
 
+  struct WrongToken {
+    TokenId expected = 0;
+    TokenId actual = 0;
+  };
+
   /// windows: of the groups (EngineSetup).
   explicit TokenOracle(std::vector<std::uint32_t> windows) : windows_(std::move(windows)) {}
 
-  std::optional<Divergence> check(const Command& command, const Observation& observation);
+  /// The first wrong token; nothing: there is none.
+  std::optional<WrongToken> check(const Command& command, const Observation& observation);
   /// Null: no request of that name was added.
   const Sequence* find(const std::string& request) const;
 
