@@ -16,7 +16,7 @@ bool is_label_name(std::string_view name) {
     return is_letter(character) || (character >= '0' && character <= '9');
   };
   return !name.empty() && is_letter(name.front()) && name.substr(0, 2) != "__" &&
-         std::ranges::all_of(name, is_rest);
+         std::all_of(name.begin(), name.end(), is_rest);
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ std::optional<std::string> check_config(const OffloadPromMetricsConfig& config) 
   for (const std::string& name : names) {
     if (!is_label_name(name)) return "a label name of letters, digits and underscores";
     if (name == "le" || name == "transfer_type") return "label names besides le and transfer_type";
-    if (std::ranges::count(names, name) > 1) return "each label name once";
+    if (std::count(names.begin(), names.end(), name) > 1) return "each label name once";
   }
   for (const auto& [engine, values] : config.per_engine_labelvalues) {
     if (values.size() != names.size()) return "a label value per name for each engine";

@@ -641,7 +641,7 @@ Parsed<Document> parse_document(std::string_view text, std::string_view file) {
     return InputError{std::string(file), {1, 1}, "a UTF-8 byte order mark", "a file without one"};
   }
   Document document;
-  document.reserve(static_cast<std::size_t>(std::ranges::count(text, '\n')) + 1);
+  document.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1);
   for (std::uint32_t line_number = 1; !text.empty(); ++line_number) {
     const std::size_t length = std::min(text.find('\n'), text.size());
     Parser parser(text.substr(0, length), file, line_number);

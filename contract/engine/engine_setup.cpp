@@ -81,7 +81,7 @@ class Preparation {
     if (!config_.has_connector()) return true;
     const ConnectorList* all = &*config_.connectors;
     if (const auto* const multi = config_.connector<MultiRecord>()) all = &multi->children;
-    return std::ranges::all_of(*all, [](const ConnectorRecord& record) {
+    return std::all_of(all->begin(), all->end(), [](const ConnectorRecord& record) {
       return std::holds_alternative<offloading::Record>(record.as_variant()) ||
              std::holds_alternative<simple::Record>(record.as_variant()) ||
              std::holds_alternative<nixl::Record>(record.as_variant());

@@ -55,7 +55,7 @@ bool ScriptedTier::carry_out(TierJobId job_id, const Job& job) {
   // What a load does not bring must not be there from before.
   for (SlotId slot : job.slots) {
     const std::span<std::byte> bytes = primary_.slot(slot);
-    std::ranges::fill(bytes, std::byte{0});
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
   }
   return files_->load(submitted);
 }

@@ -171,7 +171,7 @@ std::uint32_t KVCacheCoordinator::num_tokens_to_cache(const SingleTypeKVCacheMan
 
 bool KVCacheCoordinator::has_full_blocks(RequestIndex request,
                                          std::uint32_t num_computed_tokens) const {
-  return std::ranges::all_of(groups_, [&](const SingleTypeKVCacheManager& group) {
+  return std::all_of(groups_.begin(), groups_.end(), [&](const SingleTypeKVCacheManager& group) {
     return group.has_full_blocks(request, num_computed_tokens);
   });
 }

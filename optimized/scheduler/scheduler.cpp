@@ -53,7 +53,7 @@ ErrorCode Scheduler::update_draft_token_ids(RequestIndex request, std::span<cons
   ScheduledState& state = state_.states[request];
   if (is_finished(state.status)) return ErrorCode::kNone;
   if (state.is_prefill_chunk) tokens = {};
-  std::ranges::copy(tokens, state_.drafts(request).begin());
+  std::copy(tokens.begin(), tokens.end(), state_.drafts(request).begin());
   state.num_spec_tokens = static_cast<std::uint32_t>(tokens.size());
   return ErrorCode::kNone;
 }

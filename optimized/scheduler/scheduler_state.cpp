@@ -120,7 +120,7 @@ void SchedulerState::set_promotable(RequestIndex request) {
 }
 
 void SchedulerState::sort_by_rank(std::vector<RequestIndex>& requests_to_sort) const {
-  std::ranges::sort(requests_to_sort, by_rank());
+  std::sort(requests_to_sort.begin(), requests_to_sort.end(), by_rank());
 }
 
 void SchedulerState::push_running(RequestIndex request) {

@@ -28,8 +28,8 @@ bool fits(const FlatLists<TokenId>& sampled_token_ids, std::span<const Scheduled
 }
 
 bool has_duplicate(std::vector<std::uint32_t>& numbers) {
-  std::ranges::sort(numbers);
-  return std::ranges::adjacent_find(numbers) != numbers.end();
+  std::sort(numbers.begin(), numbers.end());
+  return std::adjacent_find(numbers.begin(), numbers.end()) != numbers.end();
 }
 
 class OutputTaker {
@@ -123,7 +123,7 @@ class OutputTaker {
   void handle_invalid_blocks(std::span<const BlockId> invalid_blocks) {
     const bool fails = config_.kv_load_failure_policy == KVLoadFailurePolicy::kFail;
     invalid_blocks_.assign(invalid_blocks.begin(), invalid_blocks.end());
-    std::ranges::sort(invalid_blocks_);
+    std::sort(invalid_blocks_.begin(), invalid_blocks_.end());
 
     std::vector<RequestIndex> requests;
     state_.skipped.copy_to(requests);
@@ -178,7 +178,7 @@ class OutputTaker {
     }
     if (request.has_stop_tokens) {
       const std::vector<TokenId>& stops = state_.records[index].stop_token_ids;
-      if (std::ranges::find(stops, token) != stops.end()) {
+      if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
         return {.status = RequestStatus::kFinishedStopped, .is_stop_token = true};
       }
     }

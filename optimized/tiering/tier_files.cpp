@@ -62,7 +62,7 @@ class RealTierFiles final : public TierFiles {
   void add(OffloadKeyView key, std::span<const std::byte> block) override {
     path_of(key);
     is_listed_ = false;
-    std::ranges::copy(block, other_block_.begin());
+    std::copy(block.begin(), block.end(), other_block_.begin());
     FileTier other(config_, {other_block_.data(), other_block_.size(), 1}, posix_);
     const SlotId slot = 0;
     other.submit_store({0, {&key, 1}, {&slot, 1}, {"another engine"}});
@@ -192,8 +192,8 @@ class RealTierFiles final : public TierFiles {
       const auto known = keys_by_path_.find(path);
       keys_.push_back(known != keys_by_path_.end() ? known->second : OffloadKey(path));
     }
-    std::ranges::sort(keys_);
-    std::ranges::sort(writers_);
+    std::sort(keys_.begin(), keys_.end());
+    std::sort(writers_.begin(), writers_.end());
   }
 
   const TemporaryFolder folder_;

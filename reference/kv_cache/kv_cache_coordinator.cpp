@@ -209,7 +209,7 @@ void KVCacheCoordinator::cache_blocks(const KVRequest& request, std::size_t num_
 }
 
 bool KVCacheCoordinator::has_blocks_for(RequestIndex request, std::size_t num_tokens) const {
-  return std::ranges::all_of(managers_, [&](const auto& manager) {
+  return std::all_of(managers_.begin(), managers_.end(), [&](const auto& manager) {
     return num_tokens / manager->spec().block_size <= manager->num_token_blocks(request);
   });
 }

@@ -166,7 +166,7 @@ std::size_t SingleTypeKVCacheManager::num_token_blocks(RequestIndex request) con
 // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py free
 void SingleTypeKVCacheManager::free(BlockPool& pool, RequestIndex request) {
   std::vector<BlockId> table = take_table(request);
-  std::ranges::reverse(table);
+  std::reverse(table.begin(), table.end());
   free_to_tail(pool, table);
   num_cached_block_.erase(request);
 }

@@ -19,7 +19,7 @@ class SlidingWindowManager final : public Cloning<SlidingWindowManager, SingleTy
       return;
     }
     std::vector<BlockId> table = take_table(request);
-    std::ranges::reverse(table);
+    std::reverse(table.begin(), table.end());
     free_unhashed_first(pool, table);
     num_cached_block_.erase(request);
   }

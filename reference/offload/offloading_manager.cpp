@@ -41,9 +41,9 @@ void OffloadingManager::touch(std::span<const OffloadKeyView> keys) { policy_.to
 ErrorCode OffloadingManager::prepare_load(std::span<const OffloadKeyView> keys,
                                           std::vector<SlotId>& slots) {
   const auto is_missing = [&](OffloadKeyView key) { return !is_held(key); };
-  if (std::ranges::any_of(keys, is_missing)) return ErrorCode::kUnknownKey;
+  if (std::any_of(keys.begin(), keys.end(), is_missing)) return ErrorCode::kUnknownKey;
   const auto is_pending = [&](OffloadKeyView key) { return is_not_ready(key); };
-  if (std::ranges::any_of(keys, is_pending)) return ErrorCode::kNotReady;
+  if (std::any_of(keys.begin(), keys.end(), is_pending)) return ErrorCode::kNotReady;
 
   slots.clear();
   for (const OffloadKeyView key : keys) {
@@ -59,11 +59,11 @@ ErrorCode OffloadingManager::prepare_load(std::span<const OffloadKeyView> keys,
 // Source: vLLM v0.19.0 v1/kv_offload/cpu/manager.py complete_load
 ErrorCode OffloadingManager::complete_load(std::span<const OffloadKeyView> keys) {
   const auto is_missing = [&](OffloadKeyView key) { return !is_held(key); };
-  if (std::ranges::any_of(keys, is_missing)) return ErrorCode::kUnknownKey;
+  if (std::any_of(keys.begin(), keys.end(), is_missing)) return ErrorCode::kUnknownKey;
   for (const OffloadKeyView key : keys) {
     BlockStatus status;
     policy_.get(key, status);
-    if (std::ranges::count(keys, key) > status.ref_cnt) return ErrorCode::kNotReading;
+    if (std::count(keys.begin(), keys.end(), key) > status.ref_cnt) return ErrorCode::kNotReading;
   }
 
   for (const OffloadKeyView key : keys) policy_.release(key);
@@ -76,13 +76,13 @@ ErrorCode OffloadingManager::complete_load(std::span<const OffloadKeyView> keys)
 ErrorCode OffloadingManager::prepare_store(std::span<const OffloadKeyView> keys, bool& stored,
                                            PrepareStoreOutput& out) {
   std::vector<OffloadKeyView> passed;
-  std::ranges::copy_if(keys, std::back_inserter(passed),
-                       [&](OffloadKeyView key) { return passes_filter(key); });
+  std::copy_if(keys.begin(), keys.end(), std::back_inserter(passed),
+               [&](OffloadKeyView key) { return passes_filter(key); });
   std::vector<OffloadKeyView> to_store;
-  std::ranges::copy_if(passed, std::back_inserter(to_store),
-                       [&](OffloadKeyView key) { return !is_held(key); });
+  std::copy_if(passed.begin(), passed.end(), std::back_inserter(to_store),
+               [&](OffloadKeyView key) { return !is_held(key); });
   for (const OffloadKeyView key : to_store) {
-    if (std::ranges::count(to_store, key) > 1) return ErrorCode::kListedTwice;
+    if (std::count(to_store.begin(), to_store.end(), key) > 1) return ErrorCode::kListedTwice;
   }
 
   out = PrepareStoreOutput{};

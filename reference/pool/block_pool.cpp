@@ -186,7 +186,7 @@ ErrorCode BlockPool::free_blocks(std::span<const BlockId> blocks, FreeTo to) {
   if (!all_known(blocks)) return ErrorCode::kUnknownBlock;
   for (const BlockId id : blocks) {
     if (id == kNullBlockId) continue;
-    const auto num_listed = static_cast<std::size_t>(std::ranges::count(blocks, id));
+    const auto num_listed = static_cast<std::size_t>(std::count(blocks.begin(), blocks.end(), id));
     const bool falls_below_0 = ref_cnts_[id] < num_listed;
     const bool queued_twice = ref_cnts_[id] == num_listed && num_listed > 1;
     if (falls_below_0 || queued_twice) return ErrorCode::kDoubleFree;

@@ -255,7 +255,7 @@ std::optional<BlockId> Scheduler::next_free_block(std::optional<BlockId> block) 
   kv_cache_manager_.block_pool().get_all_free_blocks(queue);
   auto next = queue.begin();
   if (block) {
-    next = std::ranges::find(queue, *block);
+    next = std::find(queue.begin(), queue.end(), *block);
     KVFENCE_CHECK(next != queue.end(), "the block after one that is not free");
     ++next;
   }

@@ -11,8 +11,8 @@ namespace {
 
 template <class Id>
 bool has_duplicates(std::vector<Id> ids) {
-  std::ranges::sort(ids);
-  return std::ranges::adjacent_find(ids) != ids.end();
+  std::sort(ids.begin(), ids.end());
+  return std::adjacent_find(ids.begin(), ids.end()) != ids.end();
 }
 
 struct Stop {
@@ -106,7 +106,7 @@ ErrorCode Scheduler::check_connector_output(const KVConnectorOutput& report) con
   if (!invalid_blocks.empty() && config_.kv_cache.groups.size() > 1) {
     return ErrorCode::kSingleGroupOnly;
   }
-  if (std::ranges::any_of(invalid_blocks, [this](BlockId block) {
+  if (std::any_of(invalid_blocks.begin(), invalid_blocks.end(), [this](BlockId block) {
         return block == kNullBlockId || block >= config_.kv_cache.pool.num_gpu_blocks;
       })) {
     return ErrorCode::kUnknownBlock;

@@ -137,7 +137,7 @@ const std::vector<std::string>& FileTier::writers() {
   for (std::uint32_t number : lock_files_) writers_.push_back(std::to_string(number) + ".lock");
   for (std::uint32_t number : temporary_files_) writers_.push_back(std::to_string(number) + ".tmp");
   for (std::uint32_t number : strays_) writers_.push_back(std::to_string(number) + "x.tmp");
-  std::ranges::sort(writers_);
+  std::sort(writers_.begin(), writers_.end());
   return writers_;
 }
 
@@ -295,7 +295,7 @@ bool FileTier::load_block(OffloadKeyView key, SlotId slot) {
   fails(FileOperation::kClose);
   if (reading == Reading::kDone) {
     const File& file = files_.at(OffloadKey(key));
-    std::ranges::copy(file.block, primary_.slot(slot).begin());
+    std::copy(file.block.begin(), file.block.end(), primary_.slot(slot).begin());
     doubtful_.erase(OffloadKey(key));
     return true;
   }

@@ -68,7 +68,7 @@ ErrorCode TieringOffloadingManager::complete_load(std::span<const OffloadKeyView
     if (!primary_.policy().get(key, status)) return ErrorCode::kUnknownKey;
   }
   for (const OffloadKeyView key : keys) {
-    if (std::ranges::count(keys, key) > num_loads_of(key)) {
+    if (std::count(keys.begin(), keys.end(), key) > num_loads_of(key)) {
       return ErrorCode::kNotReading;
     }
   }
@@ -234,7 +234,7 @@ void TieringOffloadingManager::submit_promotions() {
 }
 
 bool TieringOffloadingManager::is_request_level(std::uint32_t tier, std::string_view req_id) const {
-  return std::ranges::any_of(request_level_, [&](const RequestLevel& wanted) {
+  return std::any_of(request_level_.begin(), request_level_.end(), [&](const RequestLevel& wanted) {
     return wanted.tier == tier && wanted.req_id == req_id;
   });
 }
@@ -242,7 +242,7 @@ bool TieringOffloadingManager::is_request_level(std::uint32_t tier, std::string_
 /// Queued or under way.
 bool TieringOffloadingManager::is_promoted(OffloadKeyView key) const {
   return contains(promotions_, key, &Promotion::key) ||
-         std::ranges::any_of(jobs_, [&](const TierTransferState& job) {
+         std::any_of(jobs_.begin(), jobs_.end(), [&](const TierTransferState& job) {
            return job.is_promotion && contains(job.keys, key);
          });
 }
@@ -254,7 +254,7 @@ std::int32_t TieringOffloadingManager::num_loads_of(OffloadKeyView key) const {
   std::int32_t num_loads = status.ref_cnt;
   for (const TierTransferState& job : jobs_) {
     if (job.is_promotion) continue;
-    num_loads -= static_cast<std::int32_t>(std::ranges::count(job.keys, key));
+    num_loads -= static_cast<std::int32_t>(std::count(job.keys.begin(), job.keys.end(), key));
   }
   return num_loads;
 }

@@ -16,12 +16,12 @@ using worker::Fault;
 using worker::Transfer;
 
 bool share(Numbers a, Numbers b) {
-  return std::ranges::any_of(a, [b](std::uint32_t number) { return contains(b, number); });
+  return std::any_of(a.begin(), a.end(), [b](std::uint32_t number) { return contains(b, number); });
 }
 
 bool are_known(Numbers blocks, std::uint32_t num_blocks) {
-  return std::ranges::all_of(blocks,
-                             [num_blocks](std::uint32_t block) { return block < num_blocks; });
+  return std::all_of(blocks.begin(), blocks.end(),
+                     [num_blocks](std::uint32_t block) { return block < num_blocks; });
 }
 
 bool has_repeats(Numbers numbers) {
@@ -142,7 +142,7 @@ bool CopyWorker::wait(std::span<const std::uint32_t> job_ids) {
   const auto is_meant = [job_ids](const Transfer& transfer) {
     return contains(job_ids, transfer.job_id);
   };
-  if (std::ranges::any_of(deferred_, is_meant)) start_kv_transfers();
+  if (std::any_of(deferred_.begin(), deferred_.end(), is_meant)) start_kv_transfers();
   return wait_for(job_ids);
 }
 

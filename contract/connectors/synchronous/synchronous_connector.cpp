@@ -14,7 +14,7 @@ std::optional<std::string> check_spec(const SynchronousConnectorSpec& spec) {
   if (!all_of_kinds(groups, {KVCacheSpecKind::kFullAttention, KVCacheSpecKind::kSlidingWindow})) {
     return "groups of full attention or sliding window";
   }
-  const bool one_size = std::ranges::all_of(groups, [&](const KVCacheSpec& group) {
+  const bool one_size = std::all_of(groups.begin(), groups.end(), [&](const KVCacheSpec& group) {
     return group.block_size == groups.front().block_size;
   });
   if (!one_size) return "groups of one block size";

@@ -650,7 +650,7 @@ class FencingConnectorScheduler final
         flush(at);
       }
     }
-    std::ranges::sort(metadata_.jobs_to_flush);
+    std::sort(metadata_.jobs_to_flush.begin(), metadata_.jobs_to_flush.end());
   }
 
   /// Tokens that are computed after the step and may be stored.

@@ -171,7 +171,7 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
            slot = transfers_[slot].next) {
         to_flush_.push_back(transfers_[slot].job);
       }
-      std::ranges::reverse(to_flush_);
+      std::reverse(to_flush_.begin(), to_flush_.end());
       copies().wait(to_flush_);
     }
   }

@@ -266,8 +266,8 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   void pin(RequestIndex request, Tracked& tracked) {
     tracked.pinned.clear();
     for (const std::vector<BlockId>& blocks : tracked.hit) {
-      std::ranges::copy_if(blocks, std::back_inserter(tracked.pinned),
-                           [](BlockId block) { return block != kNullBlockId; });
+      std::copy_if(blocks.begin(), blocks.end(), std::back_inserter(tracked.pinned),
+                   [](BlockId block) { return block != kNullBlockId; });
     }
     take(cpu_pool().touch(tracked.pinned));
     pinning_.push_back(request);

@@ -100,7 +100,7 @@ class DecodeBenchConnectorWorker final
         filled.blocks = fill.blocks.front();
         for (const BlockId block : filled.blocks) {
           const std::span<KVSymbol> slots = kv_cache_.block(layer, block);
-          std::ranges::fill(slots, kFilledWithDummies);
+          std::fill(slots.begin(), slots.end(), kFilledWithDummies);
         }
       }
     }

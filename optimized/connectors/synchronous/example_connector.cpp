@@ -128,7 +128,7 @@ class ExampleConnectorScheduler final
           folder_name(std::span(spec.tokens).first(num_match_tokens(request.num_prompt_tokens)),
                       spec.mm_features);
       KVFENCE_CHECK(name.size() == tracked.match.size(), "a folder name that is no MD5");
-      std::ranges::copy(name, tracked.match.begin());
+      std::copy(name.begin(), name.end(), tracked.match.begin());
       tracked.has_match = true;
     }
     return {tracked.match.data(), tracked.match.size()};
@@ -252,7 +252,7 @@ class ExampleConnectorWorker final
     }
     for (std::size_t k = 0; k < blocks.size(); ++k) {
       const std::span<const KVSymbol> from = std::span(symbols).subspan(k * block_size, block_size);
-      std::ranges::copy(from, kv_cache_.block(layer, blocks[k]).begin());
+      std::copy(from.begin(), from.end(), kv_cache_.block(layer, blocks[k]).begin());
     }
     report_.loaded.push_back(
         {transfer.request, layer, transfer.folder, blocks, std::move(symbols)});

@@ -361,7 +361,7 @@ class FencingOffloadingConnector final
       const std::optional<std::uint32_t> window = window_in_blocks(group);
       if (window && found.size() > *window) found = found.last(*window);
       const bool must_wait = spec_.kv_cache.pool.enable_caching &&
-                             std::ranges::any_of(found, [this](const OffloadKey& key) {
+                             std::any_of(found.begin(), found.end(), [this](const OffloadKey& key) {
                                return is_being_loaded(key);
                              });
       if (must_wait) return std::nullopt;
@@ -370,7 +370,7 @@ class FencingOffloadingConnector final
   }
 
   bool is_being_loaded(OffloadKeyView key) const {
-    return std::ranges::any_of(jobs_, [key](const auto& entry) {
+    return std::any_of(jobs_.begin(), jobs_.end(), [key](const auto& entry) {
       return !entry.second.is_store && contains(views(entry.second.keys), key);
     });
   }
@@ -398,12 +398,12 @@ class FencingOffloadingConnector final
   }
 
   bool has_jobs(std::string_view id) const {
-    return std::ranges::any_of(jobs_,
-                               [id](const auto& entry) { return entry.second.request == id; });
+    return std::any_of(jobs_.begin(), jobs_.end(),
+                       [id](const auto& entry) { return entry.second.request == id; });
   }
 
   bool is_loading(std::string_view id) const {
-    return std::ranges::any_of(jobs_, [id](const auto& entry) {
+    return std::any_of(jobs_.begin(), jobs_.end(), [id](const auto& entry) {
       return entry.second.request == id && !entry.second.is_store;
     });
   }
@@ -413,7 +413,7 @@ class FencingOffloadingConnector final
   bool watches_allocated_block(const Job& job) const {
     const auto is_allocated = [this](BlockId block) { return allocated_blocks_.contains(block); };
     const auto any_allocated = [&](const std::vector<BlockId>& blocks) {
-      return std::ranges::any_of(blocks, is_allocated);
+      return std::any_of(blocks.begin(), blocks.end(), is_allocated);
     };
     const auto request = requests_.find(job.request);
     KVFENCE_CHECK(request != requests_.end(), "a request with jobs is known");

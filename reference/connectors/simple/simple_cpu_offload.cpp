@@ -349,7 +349,7 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
   bool is_being_stored(BlockId gpu_block, const Store& store) const {
     if (contains(store.gpu_blocks, gpu_block)) return true;
     return rules().simple_offload_skips_stores_under_way &&
-           std::ranges::any_of(stores_, [gpu_block](const Store& under_way) {
+           std::any_of(stores_.begin(), stores_.end(), [gpu_block](const Store& under_way) {
              return contains(under_way.gpu_blocks, gpu_block);
            });
   }

@@ -47,7 +47,7 @@ class MapStorage final : public StorageWorld {
     if (file == files.end()) return false;
     if (fails(layer, FileOperation::kRead)) return false;
     if (!file->second.whole || file->second.symbols.size() != symbols.size()) return false;
-    std::ranges::copy(file->second.symbols, symbols.begin());
+    std::copy(file->second.symbols.begin(), file->second.symbols.end(), symbols.begin());
     return true;
   }
 

@@ -253,7 +253,7 @@ class DecodeBenchConnectorWorker final
         const std::uint32_t layer = kv_cache_.first_layer() + i;
         for (const BlockId block : blocks_of_group_0) {
           const std::span<KVSymbol> slots = kv_cache_.block(layer, block);
-          std::ranges::fill(slots, kFilledWithDummies);
+          std::fill(slots.begin(), slots.end(), kFilledWithDummies);
         }
         report_.filled.push_back({fill.request, layer, blocks_of_group_0});
       }
