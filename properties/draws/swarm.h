@@ -12,6 +12,7 @@
 #include <string_view>
 #include <variant>
 
+#include "contract/core/check.h"
 #include "properties/draws/choices.h"
 
 namespace kvfence {
@@ -80,6 +81,7 @@ class Swarm {
   /// Requires: there is an action of that name.
   std::size_t place(const Name& name) const {
     const auto found = std::ranges::find(usual_, name, &UsualWeight<Name>::name);
+    KVFENCE_CHECK(found != usual_.end(), "an action of the swarm");
     return static_cast<std::size_t>(found - usual_.begin());
   }
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "contract/core/line.h"
-#include "contract/core/lists.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/kv_cache/kv_cache_target.h"
 #include "properties/core/broken_rule.h"

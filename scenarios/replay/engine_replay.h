@@ -20,9 +20,7 @@
 #include <vector>
 
 #include "contract/core/implementation.h"
-#include "contract/core/scenario.h"
 #include "contract/engine/engine_target.h"
-#include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
 #include "scenarios/replay/replay_sides.h"
 #include "scenarios/replay/scheduler_replay.h"

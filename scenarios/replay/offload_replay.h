@@ -27,9 +27,7 @@
 #include <vector>
 
 #include "contract/core/implementation.h"
-#include "contract/core/scenario.h"
 #include "contract/offload/offload_target.h"
-#include "properties/core/divergence.h"
 #include "scenarios/replay/offload_requests.h"
 
 namespace kvfence {

@@ -22,7 +22,6 @@
 #include "contract/core/line.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
-#include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
 #include "scenarios/replay/replay_sides.h"
 

@@ -22,9 +22,7 @@
 #include <vector>
 
 #include "contract/core/implementation.h"
-#include "contract/core/scenario.h"
 #include "contract/pool/block_pool_target.h"
-#include "properties/core/divergence.h"
 #include "scenarios/replay/mooncake_trace.h"
 #include "scenarios/replay/replay_sides.h"
 

@@ -67,20 +67,19 @@ class FolderOfFiles final : public StorageWorld {
 
   bool save(std::string_view folder, std::uint32_t layer,
             std::span<const KVSymbol> symbols) override {
-    is_listed_ = false;
-    if (!has_faults(layer)) return storage_.save(folder, layer, symbols);
+    if (!has_faults(layer)) return changing().save(folder, layer, symbols);
     encode_symbols(symbols, bytes_);
     faulty_.begin(plan_of(to_fail_[layer], bytes_.size()));
-    const bool done = storage_.save(folder, layer, symbols);
+    const bool done = changing().save(folder, layer, symbols);
     take_back_what_happened(layer);
     return done;
   }
 
   bool load(std::string_view folder, std::uint32_t layer, std::span<KVSymbol> symbols) override {
-    is_listed_ = false;  // a load makes its folder
-    if (!has_faults(layer)) return storage_.load(folder, layer, symbols);
+    // A load makes its folder.
+    if (!has_faults(layer)) return changing().load(folder, layer, symbols);
     faulty_.begin(plan_of(to_fail_[layer], 0));
-    const bool done = storage_.load(folder, layer, symbols);
+    const bool done = changing().load(folder, layer, symbols);
     take_back_what_happened(layer);
     return done;
   }
@@ -93,30 +92,25 @@ class FolderOfFiles final : public StorageWorld {
   }
 
   void make_folder(std::string_view folder) override {
-    is_listed_ = false;
-    fs::create_directory(storage_.path_of(folder));
+    fs::create_directory(changing().path_of(folder));
   }
 
   void put_file(std::string_view folder, std::uint32_t layer,
                 std::span<const KVSymbol> symbols) override {
-    is_listed_ = false;
-    KVFENCE_CHECK(storage_.save(folder, layer, symbols),
+    KVFENCE_CHECK(changing().save(folder, layer, symbols),
                   "a file of the storage can not be written: is the disk full?");
   }
 
   bool remove_folder(std::string_view folder) override {
-    is_listed_ = false;
-    return fs::remove_all(storage_.path_of(folder)) > 0;
+    return fs::remove_all(changing().path_of(folder)) > 0;
   }
 
   bool remove_file(std::string_view folder, std::uint32_t layer) override {
-    is_listed_ = false;
-    return fs::remove(storage_.path_of(folder, layer));
+    return fs::remove(changing().path_of(folder, layer));
   }
 
   bool truncate_file(std::string_view folder, std::uint32_t layer) override {
-    is_listed_ = false;
-    const std::string& path = storage_.path_of(folder, layer);
+    const std::string& path = changing().path_of(folder, layer);
     std::error_code error;
     const std::uintmax_t size = fs::file_size(path, error);
     if (error) return false;
@@ -140,6 +134,12 @@ class FolderOfFiles final : public StorageWorld {
   void take_back_what_happened(std::uint32_t layer) {
     for (const FileFault& fault : faulty_.happened()) to_fail_[layer] &= ~bit_of(fault.operation);
     faulty_.begin(FaultPlan());
+  }
+
+  /// For a call that may change what the folder holds.
+  FileStorage& changing() {
+    is_listed_ = false;
+    return storage_;
   }
 
   /// What the folder holds. Everyone asks after each step, and few steps change a file.
