@@ -16,8 +16,8 @@
 #include "contract/engine/engine_target.h"
 #include "properties/core/typed_checks.h"
 #include "properties/draws/mixed_draws.h"
+#include "properties/engine/never_together.h"
 #include "properties/engine/rooms.h"
-#include "properties/targets/never_together.h"
 
 namespace kvfence {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "contract/pool/block_pool_target.h"
 #include "properties/core/prop_test_support.h"
+#include "properties/engine/never_together.h"
 #include "properties/targets/checks.h"
-#include "properties/targets/never_together.h"
 
 namespace kvfence {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "contract/core/lists.h"
 #include "properties/core/left_out.h"
-#include "properties/targets/never_together.h"
+#include "properties/engine/never_together.h"
 
 namespace kvfence {
 namespace {

@@ -17,7 +17,10 @@
 #include "properties/offload/driver.h"
 #include "properties/pool/driver.h"
 #include "properties/targets/checks.h"
-#include "scenarios/check/references.h"
+#include "reference/eviction/cache_policy.h"
+#include "reference/kv_cache/kv_cache_manager.h"
+#include "reference/offload/offloading_manager.h"
+#include "reference/pool/block_pool.h"
 
 namespace kvfence {
 
@@ -34,36 +37,37 @@ concept MakesCachePolicy = CachePolicy<MadeFrom<Make, CachePolicyConfig>>;
 template <class Make>
 concept MakesOffloadingManager = OffloadingManager<MadeFrom<Make, OffloadingManagerConfig>>;
 
-/// What the overloads of check do, each with its target and driver.
-template <template <class> class Driver, class Make>
-Parsed<Report> check_made(const Checks& checks, Implementation& expected, Make make,
-                          const CheckOptions& options, std::string name) {
+/// What the overloads of check do, each with its target, driver and reference.
+template <template <class> class Driver, class Reference, class Make>
+Parsed<Report> check_made(const Checks& checks, Make make, const CheckOptions& options,
+                          std::string name) {
+  const auto expected = make_driver<Driver, Reference>("reference");
   const auto actual = make_driver<Driver>(std::move(name), std::move(make));
-  return check(checks, expected, *actual, options);
+  return check(checks, *expected, *actual, options);
 }
 
 template <MakesBlockPool Make>
 Parsed<Report> check(Make make, const CheckOptions& options = {}, std::string name = "mine") {
-  return check_made<BlockPoolDriver>(block_pool_checks(), *make_block_pool_reference(),
-                                     std::move(make), options, std::move(name));
+  return check_made<BlockPoolDriver, reference::BlockPool>(block_pool_checks(), std::move(make),
+                                                           options, std::move(name));
 }
 
 template <MakesKVCacheManager Make>
 Parsed<Report> check(Make make, const CheckOptions& options = {}, std::string name = "mine") {
-  return check_made<KVCacheDriver>(kv_cache_checks(), *make_kv_cache_reference(), std::move(make),
-                                   options, std::move(name));
+  return check_made<KVCacheDriver, reference::KVCacheManager>(kv_cache_checks(), std::move(make),
+                                                              options, std::move(name));
 }
 
 template <MakesCachePolicy Make>
 Parsed<Report> check(Make make, const CheckOptions& options = {}, std::string name = "mine") {
-  return check_made<EvictionDriver>(eviction_checks(), *make_eviction_reference(), std::move(make),
-                                    options, std::move(name));
+  return check_made<EvictionDriver, reference::CachePolicy>(eviction_checks(), std::move(make),
+                                                            options, std::move(name));
 }
 
 template <MakesOffloadingManager Make>
 Parsed<Report> check(Make make, const CheckOptions& options = {}, std::string name = "mine") {
-  return check_made<OffloadDriver>(offload_checks(), *make_offload_reference(), std::move(make),
-                                   options, std::move(name));
+  return check_made<OffloadDriver, reference::OffloadingManager>(offload_checks(), std::move(make),
+                                                                 options, std::move(name));
 }
 
 }  // namespace kvfence

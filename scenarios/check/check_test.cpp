@@ -52,8 +52,7 @@ TEST(Check, TakesAnyComponentOfTheConcepts) {
 
 TEST(Check, TakesAnyImplementationBesideAReference) {
   for (const TargetSides* sides : {&tiering_sides(), &worker_sides()}) {
-    const auto expected =
-        sides == &tiering_sides() ? make_tiering_reference() : make_worker_reference();
+    const auto expected = sides->make_reference();
     const auto actual = sides->make_optimized();
     const auto report = check(*sides->checks, *expected, *actual, short_run());
     ASSERT_TRUE(report);
@@ -63,7 +62,7 @@ TEST(Check, TakesAnyImplementationBesideAReference) {
 
 /// The report on a planted bug of the pool.
 Parsed<Report> check_planted(const CheckOptions& options) {
-  const auto expected = make_block_pool_reference();
+  const auto expected = block_pool_sides().make_reference();
   const auto actual = block_pool_sides().make_planted("hash_kept_on_reuse");
   return check(block_pool_checks(), *expected, *actual, options);
 }

@@ -29,7 +29,13 @@
 #include "properties/targets/checks.h"
 #include "properties/tiering/driver.h"
 #include "properties/worker/driver.h"
-#include "scenarios/check/references.h"
+#include "reference/eviction/cache_policy.h"
+#include "reference/kv_cache/kv_cache_manager.h"
+#include "reference/offload/offloading_manager.h"
+#include "reference/pool/block_pool.h"
+#include "reference/tiering/file_tier.h"
+#include "reference/tiering/tiering_manager.h"
+#include "reference/worker/copy_workers.h"
 #include "scenarios/targets/planted_side.h"
 #include "scenarios/targets/targets.h"
 
@@ -52,11 +58,11 @@ std::vector<planted::Bug> bugs_of(std::initializer_list<std::string_view> rooms)
 }
 
 /// make_planted: of the instrumented copy, which has these bugs.
-TargetSides sides_of(const Checks& checks, std::unique_ptr<Implementation> (*make_reference)(),
-                     Make make_optimized, Make make_planted, std::vector<planted::Bug> bugs) {
+TargetSides sides_of(const Checks& checks, Make make_reference, Make make_optimized,
+                     Make make_planted, std::vector<planted::Bug> bugs) {
   TargetSides sides{};
   sides.checks = &checks;
-  sides.make_reference = make_reference;
+  sides.make_reference = [make_reference] { return make_reference("reference"); };
   sides.make_optimized = [make_optimized] { return make_optimized("optimized"); };
   for (const planted::Bug& bug : bugs) {
     sides.planted_bugs.push_back({bug.name, bug.doc, bug.thread});
@@ -74,60 +80,64 @@ TargetSides sides_of(const Checks& checks, std::unique_ptr<Implementation> (*mak
   return sides;
 }
 
+template <class Manager, auto make_tier_files>
+std::unique_ptr<Implementation> make_tiering(std::string name) {
+  return make_tiering_driver<Manager>(std::move(name), make_tier_files);
+}
+
+/// Of a component whose driver takes nothing but the component.
+template <template <class> class Driver, class Reference, class Optimized, class Planted>
+TargetSides sides_of(const Checks& checks, std::string_view room) {
+  return sides_of(checks, make_driver<Driver, Reference>, make_driver<Driver, Optimized>,
+                  make_driver<Driver, Planted>, bugs_of({room}));
+}
+
 }  // namespace
 
 const TargetSides& block_pool_sides() {
   static const TargetSides kSides =
-      sides_of(block_pool_checks(), make_block_pool_reference,
-               make_driver<BlockPoolDriver, optimized::BlockPool>,
-               make_driver<BlockPoolDriver, planted::optimized::BlockPool>, bugs_of({"pool"}));
+      sides_of<BlockPoolDriver, reference::BlockPool, optimized::BlockPool,
+               planted::optimized::BlockPool>(block_pool_checks(), "pool");
   return kSides;
 }
 
 const TargetSides& kv_cache_sides() {
-  static const TargetSides kSides = sides_of(
-      kv_cache_checks(), make_kv_cache_reference,
-      make_driver<KVCacheDriver, optimized::KVCacheManager>,
-      make_driver<KVCacheDriver, planted::optimized::KVCacheManager>, bugs_of({"kv_cache"}));
+  static const TargetSides kSides =
+      sides_of<KVCacheDriver, reference::KVCacheManager, optimized::KVCacheManager,
+               planted::optimized::KVCacheManager>(kv_cache_checks(), "kv_cache");
   return kSides;
 }
 
 const TargetSides& eviction_sides() {
   static const TargetSides kSides =
-      sides_of(eviction_checks(), make_eviction_reference,
-               make_driver<EvictionDriver, optimized::CachePolicy>,
-               make_driver<EvictionDriver, planted::optimized::CachePolicy>, bugs_of({"eviction"}));
+      sides_of<EvictionDriver, reference::CachePolicy, optimized::CachePolicy,
+               planted::optimized::CachePolicy>(eviction_checks(), "eviction");
   return kSides;
 }
 
 const TargetSides& offload_sides() {
-  static const TargetSides kSides = sides_of(
-      offload_checks(), make_offload_reference,
-      make_driver<OffloadDriver, optimized::OffloadingManager>,
-      make_driver<OffloadDriver, planted::optimized::OffloadingManager>, bugs_of({"offload"}));
+  static const TargetSides kSides =
+      sides_of<OffloadDriver, reference::OffloadingManager, optimized::OffloadingManager,
+               planted::optimized::OffloadingManager>(offload_checks(), "offload");
   return kSides;
 }
 
 const TargetSides& tiering_sides() {
-  using Manager = optimized::TieringOffloadingManager;
-  using PlantedManager = planted::optimized::TieringOffloadingManager;
-  const auto make_optimized = [](std::string name) {
-    return make_tiering_driver<Manager>(std::move(name), optimized::make_tier_files);
-  };
-  const auto make_planted = [](std::string name) {
-    return make_tiering_driver<PlantedManager>(std::move(name),
-                                               planted::optimized::make_tier_files);
-  };
   static const TargetSides kSides =
-      sides_of(tiering_checks(), make_tiering_reference, make_optimized, make_planted,
+      sides_of(tiering_checks(),
+               make_tiering<reference::TieringOffloadingManager, reference::make_tier_files>,
+               make_tiering<optimized::TieringOffloadingManager, optimized::make_tier_files>,
+               make_tiering<planted::optimized::TieringOffloadingManager,
+                            planted::optimized::make_tier_files>,
                bugs_of({"tiering", "files"}));
   return kSides;
 }
 
 const TargetSides& worker_sides() {
-  static const TargetSides kSides = sides_of(
-      worker_checks(), make_worker_reference, make_worker_driver<cuda::WorkersOnVirtualDevices>,
-      make_worker_driver<planted::cuda::WorkersOnVirtualDevices>, bugs_of({"worker"}));
+  static const TargetSides kSides =
+      sides_of(worker_checks(), make_worker_driver<reference::CopyWorkers>,
+               make_worker_driver<cuda::WorkersOnVirtualDevices>,
+               make_worker_driver<planted::cuda::WorkersOnVirtualDevices>, bugs_of({"worker"}));
   return kSides;
 }
 

@@ -1,4 +1,4 @@
-#include "properties/targets/never_together.h"
+#include "properties/engine/never_together.h"
 
 #include <algorithm>
 #include <initializer_list>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the generator of a part leaves out on purpose, with reasons.
+/// What the generators of the assemblies leave out on purpose, with reasons.
 
 #include <string_view>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace kvfence {
 
-/// Rows of "block_pool", "engine.offloading" and so on.
+/// Rows of "engine.offloading" and so on.
 std::vector<NeverTogether> never_together(std::string_view part);
 /// Every name that a row has.
 std::vector<std::string_view> parts_with_rows();
