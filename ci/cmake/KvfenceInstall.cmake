@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kvfence)
 set(header_dir ${CMAKE_INSTALL_INCLUDEDIR}/kvfence)
-set(layers contract reference file_tier optimized properties check outside)
+set(layers contract_pool contract reference_pool reference file_tier optimized properties_pool properties check outside)
 list(TRANSFORM layers PREPEND kvfence_ OUTPUT_VARIABLE libraries)
 foreach(layer IN LISTS layers ITEMS instrumentation)
   set_target_properties(kvfence_${layer} PROPERTIES EXPORT_NAME ${layer})
