@@ -7,34 +7,22 @@
 namespace kvfence::reference {
 
 void RequestQueue::add_request(const SchedulerRequest& request) {
-  const Entry entry = {request.index, request.priority_key()};
-  if (policy_ == SchedulingPolicy::kPriority) {
-    insert_by_priority(entry);
-  } else {
-    entries_.push_back(entry);
-  }
+  insert({request.index, request.priority_key()}, entries_.end());
 }
 
 void RequestQueue::prepend_request(const SchedulerRequest& request) {
-  prepend({request.index, request.priority_key()});
+  insert({request.index, request.priority_key()}, entries_.begin());
 }
 
 void RequestQueue::prepend_requests(const RequestQueue& requests) {
-  for (const Entry& entry : requests.entries_) prepend(entry);
+  for (const Entry& entry : requests.entries_) insert(entry, entries_.begin());
 }
 
-void RequestQueue::prepend(const Entry& entry) {
+void RequestQueue::insert(const Entry& entry, std::vector<Entry>::const_iterator place) {
   if (policy_ == SchedulingPolicy::kPriority) {
-    insert_by_priority(entry);
-  } else {
-    entries_.insert(entries_.begin(), entry);
+    place = std::ranges::upper_bound(entries_, entry.key, {}, &Entry::key);
   }
-}
-
-void RequestQueue::insert_by_priority(const Entry& entry) {
-  const auto after = std::ranges::find_if(
-      entries_, [&entry](const Entry& other) { return entry.key < other.key; });
-  entries_.insert(after, entry);
+  entries_.insert(place, entry);
 }
 
 RequestIndex RequestQueue::peek_request() const {

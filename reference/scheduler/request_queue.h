@@ -46,8 +46,8 @@ class RequestQueue {
     PriorityKey key;
   };
 
-  void insert_by_priority(const Entry& entry);
-  void prepend(const Entry& entry);
+  /// Under FCFS at this place.
+  void insert(const Entry& entry, std::vector<Entry>::const_iterator place);
 
   SchedulingPolicy policy_;
   std::vector<Entry> entries_;

@@ -160,7 +160,6 @@ class Scheduler final : public kvfence::Scheduler, private ConnectorHost, privat
   std::vector<RequestIndex> handle_invalid_blocks(std::span<const BlockId> invalid_blocks);
   void take_sampled_tokens(const SchedulerOutput& step, const FlatLists<TokenId>& sampled_token_ids,
                            std::span<const RequestIndex> affected, EngineCoreOutputs& out);
-  void reject_drafts(SchedulerRequest& request, std::uint32_t num_rejected) const;
   void update_from_kv_xfer_finished(const KVConnectorOutput& report);
 
   SchedulerConfig config_;

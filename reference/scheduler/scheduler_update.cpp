@@ -210,7 +210,10 @@ void Scheduler::take_sampled_tokens(const SchedulerOutput& step,
     SchedulerRequest& request = *found;
     const auto num_sampled = static_cast<std::uint32_t>(sampled.size());
     if (scheduled.num_spec_tokens > 0) {
-      reject_drafts(request, scheduled.num_spec_tokens + 1 - num_sampled);
+      const std::uint32_t num_rejected = scheduled.num_spec_tokens + 1 - num_sampled;
+      // Nothing of a preempted request is computed. Placeholders are of asynchronous scheduling.
+      if (request.num_computed_tokens > 0) request.num_computed_tokens -= num_rejected;
+      if (request.num_output_placeholders > 0) request.num_output_placeholders -= num_rejected;
       observe_draft(scheduled.num_spec_tokens, num_sampled - 1, out.spec_decoding_stats);
     }
 
@@ -248,13 +251,6 @@ void Scheduler::take_sampled_tokens(const SchedulerOutput& step,
     waiting_.remove_request(request);
     skipped_waiting_.remove_request(request);
   }
-}
-
-// Nothing of a preempted request is computed. Placeholders are of asynchronous scheduling.
-// Source: vLLM v0.19.0 v1/core/sched/scheduler.py update_from_output
-void Scheduler::reject_drafts(SchedulerRequest& request, std::uint32_t num_rejected) const {
-  if (request.num_computed_tokens > 0) request.num_computed_tokens -= num_rejected;
-  if (request.num_output_placeholders > 0) request.num_output_placeholders -= num_rejected;
 }
 
 // Source: vLLM v0.19.0 v1/core/sched/scheduler.py _update_from_kv_xfer_finished
