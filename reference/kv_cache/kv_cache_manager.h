@@ -39,14 +39,11 @@ class KVCacheManager {
   // Source: vLLM v0.19.0 v1/core/kv_cache_manager.py
   // KVCacheBlocks.get_unhashed_block_ids_all_groups
   void get_unhashed_block_ids(RequestIndex request, BlocksByGroup& out) const {
-    BlocksByGroup held;
-    get_block_ids(request, held);
-    out.assign(held.size(), {});
-    for (std::size_t group = 0; group < held.size(); ++group) {
-      for (BlockId block : held[group]) {
-        const bool is_padding = block == kNullBlockId;
-        if (!is_padding && block_pool().block_key(block).empty()) out[group].push_back(block);
-      }
+    get_block_ids(request, out);
+    for (std::vector<BlockId>& blocks : out) {
+      std::erase_if(blocks, [this](BlockId block) {
+        return block == kNullBlockId || !block_pool().block_key(block).empty();
+      });
     }
   }
   void take_new_block_ids(std::vector<BlockId>& out);

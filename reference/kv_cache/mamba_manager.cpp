@@ -121,7 +121,7 @@ class MambaManager final : public Cloning<MambaManager, SingleTypeKVCacheManager
     if (last_state == last_state_block_idx_.end()) return;
     if (last_state->second + 1 >= cdiv(num_computed_tokens, block_size_)) return;
     BlockId& block = req_to_blocks_.at(request)[last_state->second];
-    if (block != kNullBlockId) free_to_tail(pool, {&block, 1});
+    if (block != kNullBlockId) free_blocks(pool, {&block, 1}, /*unhashed_first=*/false);
     block = kNullBlockId;
   }
 

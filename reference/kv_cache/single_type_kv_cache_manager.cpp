@@ -165,9 +165,15 @@ std::size_t SingleTypeKVCacheManager::num_token_blocks(RequestIndex request) con
 // The last block goes first, so that the tail of a prefix is evicted before its start.
 // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py free
 void SingleTypeKVCacheManager::free(BlockPool& pool, RequestIndex request) {
-  std::vector<BlockId> table = take_table(request);
+  free_table(pool, request, /*unhashed_first=*/false);
+}
+
+void SingleTypeKVCacheManager::free_table(BlockPool& pool, RequestIndex request,
+                                          bool unhashed_first) {
+  std::vector<BlockId> table = std::exchange(req_to_blocks_[request], {});
   std::reverse(table.begin(), table.end());
-  free_to_tail(pool, table);
+  free_blocks(pool, table, unhashed_first);
+  req_to_blocks_.erase(request);
   num_cached_block_.erase(request);
 }
 
@@ -185,11 +191,7 @@ void SingleTypeKVCacheManager::remove_skipped_blocks(BlockPool& pool, RequestInd
   for (std::size_t i = num_skipped; i > 0 && table[i - 1] != kNullBlockId; --i) {
     removed.push_back(std::exchange(table[i - 1], kNullBlockId));
   }
-  if (config_.pool.rules.unhashed_blocks_first) {
-    free_unhashed_first(pool, removed);
-  } else {
-    free_to_tail(pool, removed);
-  }
+  free_blocks(pool, removed, config_.pool.rules.unhashed_blocks_first);
 }
 
 // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py get_num_common_prefix_blocks of
@@ -267,30 +269,18 @@ std::vector<BlockId> SingleTypeKVCacheManager::append_new_blocks(BlockPool& pool
   return blocks;
 }
 
-void SingleTypeKVCacheManager::free_to_tail(BlockPool& pool, std::span<const BlockId> blocks) {
-  must(pool.free_blocks(blocks, FreeTo::kTail), "a table held an unreferenced block");
-}
-
 // Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py remove_skipped_blocks,
 // SlidingWindowManager.free
-void SingleTypeKVCacheManager::free_unhashed_first(BlockPool& pool,
-                                                   std::span<const BlockId> blocks) {
-  std::vector<BlockId> hashed;
-  std::vector<BlockId> unhashed;
+void SingleTypeKVCacheManager::free_blocks(BlockPool& pool, std::span<const BlockId> blocks,
+                                           bool unhashed_first) {
+  std::vector<BlockId> to_tail;
+  std::vector<BlockId> to_head;
   for (const BlockId block : blocks) {
-    (pool.block_key(block).empty() ? unhashed : hashed).push_back(block);
+    (unhashed_first && pool.block_key(block).empty() ? to_head : to_tail).push_back(block);
   }
-  free_to_tail(pool, hashed);
-  must(pool.free_blocks(unhashed, FreeTo::kHead), "a table held an unreferenced block");
-}
-
-std::vector<BlockId> SingleTypeKVCacheManager::take_table(RequestIndex request) {
-  std::vector<BlockId> table;
-  if (const auto entry = req_to_blocks_.find(request); entry != req_to_blocks_.end()) {
-    table = std::move(entry->second);
-    req_to_blocks_.erase(entry);
-  }
-  return table;
+  must(pool.free_blocks(to_tail, FreeTo::kTail), "a table held an unreferenced block");
+  if (to_head.empty()) return;
+  must(pool.free_blocks(to_head, FreeTo::kHead), "a table held an unreferenced block");
 }
 
 // Source: vLLM v0.19.0 v1/core/block_pool.py get_cached_block

@@ -147,11 +147,10 @@ class SingleTypeKVCacheManager {
   /// Appends num_blocks new blocks to a table. Requires: as many are free.
   static std::vector<BlockId> append_new_blocks(BlockPool& pool, std::size_t num_blocks,
                                                 std::vector<BlockId>& table);
-  static void free_to_tail(BlockPool& pool, std::span<const BlockId> blocks);
-  /// Those with a hash to the tail, then those without to the head, each in the given order.
-  static void free_unhashed_first(BlockPool& pool, std::span<const BlockId> blocks);
-  /// The request's table, which is then gone.
-  std::vector<BlockId> take_table(RequestIndex request);
+  /// To the tail of the queue; unhashed_first: then those without a hash to its head. Each in the
+  /// given order.
+  static void free_blocks(BlockPool& pool, std::span<const BlockId> blocks, bool unhashed_first);
+  void free_table(BlockPool& pool, RequestIndex request, bool unhashed_first);
 
   KVCacheManagerConfig config_;
   KVCacheSpec spec_;

@@ -14,14 +14,7 @@ class SlidingWindowManager final : public Cloning<SlidingWindowManager, SingleTy
 
   // Source: vLLM v0.23.0 v1/core/single_type_kv_cache_manager.py SlidingWindowManager.free
   void free(BlockPool& pool, RequestIndex request) override {
-    if (!config_.pool.rules.unhashed_blocks_first) {
-      SingleTypeKVCacheManager::free(pool, request);
-      return;
-    }
-    std::vector<BlockId> table = take_table(request);
-    std::reverse(table.begin(), table.end());
-    free_unhashed_first(pool, table);
-    num_cached_block_.erase(request);
+    free_table(pool, request, config_.pool.rules.unhashed_blocks_first);
   }
 
   // The rightmost run of blocks that fills a window, looked for from the right; null blocks before
