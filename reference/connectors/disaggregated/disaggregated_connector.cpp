@@ -170,7 +170,8 @@ class DisaggregatedConsumer final
       ConnectorHost& /*host*/, const SchedulerOutput& /*output*/) override {
     auto metadata = std::make_shared<ConsumerMetadata>();
     metadata->reqs_to_recv = std::exchange(reqs_need_recv_, {});
-    if (!leases_.empty() && heartbeat_is_due()) {
+    // Leases are there only with a deadline.
+    if (!leases_.empty() && (!last_heartbeat_ || now_ - *last_heartbeat_ >= *spec_.deadline / 6)) {
       last_heartbeat_ = now_;
       for (const Lease& lease : leases_) {
         std::vector<std::string>& all = metadata->heartbeats;
@@ -215,13 +216,6 @@ class DisaggregatedConsumer final
     const KVTransferParams& params = request.params;
     return params.do_remote_prefill && !params.remote_request_id.empty() &&
            has_blocks(params.remote_block_ids) && received_.count(request.id) == 0;
-  }
-
-  // Source: vLLM v0.23.0 v1/nixl/scheduler.py build_connector_meta
-  bool heartbeat_is_due() const {
-    if (!spec_.deadline) return false;
-    const Seconds interval = *spec_.deadline / 6;
-    return !last_heartbeat_ || now_ - *last_heartbeat_ >= interval;
   }
 
   // Source: vLLM v0.23.0 v1/nixl/scheduler.py _stop_heartbeat

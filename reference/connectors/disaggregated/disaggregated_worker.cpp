@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -17,6 +18,17 @@
 
 namespace kvfence::reference {
 namespace {
+
+// The ranks of the other engine with which a rank of an engine of that size communicates.
+// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py get_target_remote_ranks; from
+// the producer's side: v1/nixl_connector.py _get_new_notifs
+std::vector<std::uint32_t> remote_ranks(std::uint32_t rank, std::uint32_t world_size,
+                                        std::uint32_t remote_world_size) {
+  if (world_size >= remote_world_size) return {rank / (world_size / remote_world_size)};
+  std::vector<std::uint32_t> ranks(remote_world_size / world_size);
+  std::iota(ranks.begin(), ranks.end(), rank * static_cast<std::uint32_t>(ranks.size()));
+  return ranks;
+}
 
 /// Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/v1/nixl_connector.py
 /// NixlConnectorWorker, what a producer does; leases: v0.23.0 v1/nixl/worker.py.
@@ -51,6 +63,8 @@ class DisaggregatedProducerWorker final
   // notices, and deadlines after one that is not over: ours
   void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     out = {};
+    const std::vector<std::uint32_t> readers =
+        remote_ranks(rank_, spec_.producer_world_size, spec_.consumer_world_size);
     std::vector<Notice> notices;
     transport().get_new_notices(rank_, notices);
     for (const Notice& notice : notices) {
@@ -60,9 +74,9 @@ class DisaggregatedProducerWorker final
       }
       const std::string& request = notice.requests.front();
       Expected* const expected = find(request);
-      if (expected == nullptr || !is_reader(notice.rank)) continue;
+      if (expected == nullptr || !contains(readers, notice.rank)) continue;
       expected->done_ranks.insert(notice.rank);
-      if (expected->done_ranks.size() == num_readers()) finish(request, out);
+      if (expected->done_ranks.size() == readers.size()) finish(request, out);
     }
     std::vector<std::string> over;
     for (const Expected& expected : expected_) {
@@ -85,23 +99,6 @@ class DisaggregatedProducerWorker final
   Expected* find(const std::string& request) {
     const auto found = std::ranges::find(expected_, request, &Expected::request);
     return found == expected_.end() ? nullptr : &*found;
-  }
-
-  // Consumer's ranks that read from this one.
-  // Source: vLLM v0.19.0 v1/nixl_connector.py _get_new_notifs
-  std::size_t num_readers() const {
-    const std::uint32_t producers = spec_.producer_world_size;
-    const std::uint32_t consumers = spec_.consumer_world_size;
-    return consumers > producers ? consumers / producers : 1;
-  }
-
-  // Whether a consumer's rank reads from this one: its remote_ranks(), seen from here.
-  // Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py get_target_remote_ranks
-  bool is_reader(std::uint32_t rank) const {
-    const std::uint32_t producers = spec_.producer_world_size;
-    const std::uint32_t consumers = spec_.consumer_world_size;
-    if (consumers >= producers) return rank / (consumers / producers) == rank_;
-    return rank_ / (producers / consumers) == rank;
   }
 
   // Source: vLLM v0.23.0 v1/nixl/worker.py _handle_heartbeat
@@ -143,8 +140,10 @@ class DisaggregatedConsumerWorker final
   // heartbeats: v0.23.0 v1/nixl/worker.py _send_heartbeats
   void start_load_kv() override {
     const auto& metadata = metadata_of<ConsumerMetadata>(bound_metadata());
+    const std::vector<std::uint32_t> producers =
+        remote_ranks(rank_, spec_.consumer_world_size, spec_.producer_world_size);
     for (const ConsumerMetadata::Receive& receive : metadata.reqs_to_recv) {
-      for (const std::uint32_t remote_rank : remote_ranks()) {
+      for (const std::uint32_t remote_rank : producers) {
         if (receive.local_blocks.empty()) {
           transport().send_notice(
               {rank_, remote_rank, /*is_heartbeat=*/false, {receive.remote_request}});
@@ -157,7 +156,7 @@ class DisaggregatedConsumerWorker final
       }
     }
     if (metadata.heartbeats.empty()) return;
-    for (const std::uint32_t remote_rank : remote_ranks()) {
+    for (const std::uint32_t remote_rank : producers) {
       transport().send_notice({rank_, remote_rank, /*is_heartbeat=*/true, metadata.heartbeats});
     }
   }
@@ -192,17 +191,6 @@ class DisaggregatedConsumerWorker final
     std::string request;
     std::vector<BlockId> local_blocks;
   };
-
-  // Source: vLLM v0.19.0 distributed/kv_transfer/kv_connector/utils.py get_target_remote_ranks
-  std::vector<std::uint32_t> remote_ranks() const {
-    const std::uint32_t producers = spec_.producer_world_size;
-    const std::uint32_t consumers = spec_.consumer_world_size;
-    if (consumers >= producers) return {rank_ / (consumers / producers)};
-    std::vector<std::uint32_t> ranks;
-    const std::uint32_t ratio = producers / consumers;
-    for (std::uint32_t i = 0; i < ratio; ++i) ranks.push_back(rank_ * ratio + i);
-    return ranks;
-  }
 
   DisaggregatedSpec spec_;
   std::uint32_t rank_;
