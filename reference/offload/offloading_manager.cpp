@@ -1,7 +1,6 @@
 #include "reference/offload/offloading_manager.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "contract/core/check.h"
@@ -75,12 +74,10 @@ ErrorCode OffloadingManager::complete_load(std::span<const OffloadKeyView> keys)
 // prepare_store. kListedTwice: ours
 ErrorCode OffloadingManager::prepare_store(std::span<const OffloadKeyView> keys, bool& stored,
                                            PrepareStoreOutput& out) {
-  std::vector<OffloadKeyView> passed;
-  std::copy_if(keys.begin(), keys.end(), std::back_inserter(passed),
-               [&](OffloadKeyView key) { return passes_filter(key); });
-  std::vector<OffloadKeyView> to_store;
-  std::copy_if(passed.begin(), passed.end(), std::back_inserter(to_store),
-               [&](OffloadKeyView key) { return !is_held(key); });
+  std::vector<OffloadKeyView> passed(keys.begin(), keys.end());
+  std::erase_if(passed, [&](OffloadKeyView key) { return !passes_filter(key); });
+  std::vector<OffloadKeyView> to_store = passed;
+  std::erase_if(to_store, [&](OffloadKeyView key) { return is_held(key); });
   for (const OffloadKeyView key : to_store) {
     if (std::count(to_store.begin(), to_store.end(), key) > 1) return ErrorCode::kListedTwice;
   }

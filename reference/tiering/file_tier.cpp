@@ -206,29 +206,21 @@ int FileTier::fails_unless_interrupted(FileOperation operation) {
   return error;
 }
 
-/// Writes that many bytes, in as many calls as it takes.
-bool FileTier::write_fails(std::uint64_t num_bytes) {
+/// Reads or writes that many bytes, in as many calls as it takes.
+FileTier::Moving FileTier::move(FileOperation operation, std::uint64_t num_bytes) {
   while (num_bytes > 0) {
-    const FileFault* const fault = plan_.next(FileOperation::kWrite);
-    if (fault == nullptr) return false;
+    const FileFault* const fault = plan_.next(operation);
+    if (fault == nullptr) return Moving::kDone;
     if (fault->error == EINTR) continue;
-    if (fault->error != 0 || fault->num_bytes == 0) return true;
+    if (fault->error != 0) return Moving::kFails;
+    if (fault->num_bytes == 0) return Moving::kBad;
     num_bytes -= std::min(fault->num_bytes, num_bytes);
   }
-  return false;
+  return Moving::kDone;
 }
 
-/// Reads that many bytes, in as many calls as it takes.
-FileTier::Reading FileTier::read(std::uint64_t num_bytes) {
-  while (num_bytes > 0) {
-    const FileFault* const fault = plan_.next(FileOperation::kRead);
-    if (fault == nullptr) return Reading::kDone;
-    if (fault->error == EINTR) continue;
-    if (fault->error != 0) return Reading::kFails;
-    if (fault->num_bytes == 0) return Reading::kBad;
-    num_bytes -= std::min(fault->num_bytes, num_bytes);
-  }
-  return Reading::kDone;
+bool FileTier::write_fails(std::uint64_t num_bytes) {
+  return move(FileOperation::kWrite, num_bytes) != Moving::kDone;
 }
 
 /// The folder may be missing.
@@ -291,16 +283,16 @@ bool FileTier::load_block(OffloadKeyView key, SlotId slot) {
   if (error != 0 && error != ENOENT) doubtful_.insert(OffloadKey(key));
   if (error != 0) return false;
 
-  const Reading reading = read_file(key);
+  const Moving reading = read_file(key);
   fails(FileOperation::kClose);
-  if (reading == Reading::kDone) {
+  if (reading == Moving::kDone) {
     const File& file = files_.at(OffloadKey(key));
     std::copy(file.block.begin(), file.block.end(), primary_.slot(slot).begin());
     doubtful_.erase(OffloadKey(key));
     return true;
   }
   doubtful_.insert(OffloadKey(key));
-  if (reading == Reading::kBad) {
+  if (reading == Moving::kBad) {
     const int removal_error = fails(FileOperation::kRemove);
     if (removal_error == 0) files_.erase(OffloadKey(key));
     if (removal_error == 0 || removal_error == ENOENT) doubtful_.erase(OffloadKey(key));
@@ -309,13 +301,15 @@ bool FileTier::load_block(OffloadKeyView key, SlotId slot) {
 }
 
 /// Whether the bytes of the file are, all of them, as they were written for the key.
-FileTier::Reading FileTier::read_file(OffloadKeyView key) {
-  if (fails(FileOperation::kSize) != 0) return Reading::kFails;
-  if (!has_right_sized_file(key)) return Reading::kBad;
-  if (const Reading header = read(kBlockFileHeaderBytes); header != Reading::kDone) return header;
-  if (!header_is_good(key)) return Reading::kBad;
-  if (const Reading block = read(primary_.slot_bytes); block != Reading::kDone) return block;
-  return block_is_good(key) ? Reading::kDone : Reading::kBad;
+FileTier::Moving FileTier::read_file(OffloadKeyView key) {
+  if (fails(FileOperation::kSize) != 0) return Moving::kFails;
+  if (!has_right_sized_file(key)) return Moving::kBad;
+  const Moving header = move(FileOperation::kRead, kBlockFileHeaderBytes);
+  if (header != Moving::kDone) return header;
+  if (!header_is_good(key)) return Moving::kBad;
+  const Moving block = move(FileOperation::kRead, primary_.slot_bytes);
+  if (block != Moving::kDone) return block;
+  return block_is_good(key) ? Moving::kDone : Moving::kBad;
 }
 
 std::unique_ptr<TierFiles> make_tier_files(PrimaryKvView primary) {

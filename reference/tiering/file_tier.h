@@ -76,9 +76,9 @@ class FileTier final : public TierFiles {
 
   int fails(FileOperation operation);
   int fails_unless_interrupted(FileOperation operation);
+  enum class Moving : std::uint8_t { kDone, kBad, kFails };
+  Moving move(FileOperation operation, std::uint64_t num_bytes);
   bool write_fails(std::uint64_t num_bytes);
-  enum class Reading : std::uint8_t { kDone, kBad, kFails };
-  Reading read(std::uint64_t num_bytes);
   int rename_fails(OffloadKeyView key);
   bool file_fails(OffloadKeyView key);
 
@@ -96,7 +96,7 @@ class FileTier final : public TierFiles {
   void add_folders_of(OffloadKeyView key);
   void write_whole_file(OffloadKeyView key, std::span<const std::byte> block);
   bool load_block(OffloadKeyView key, SlotId slot);
-  Reading read_file(OffloadKeyView key);
+  Moving read_file(OffloadKeyView key);
 
   FileTierConfig config_;
   FileMapper mapper_;

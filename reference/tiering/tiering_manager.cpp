@@ -149,9 +149,7 @@ void TieringOffloadingManager::pending(std::vector<TierTransferState>& out) cons
   out.clear();
   std::vector<std::uint32_t> tiers;
   for (const Promotion& promotion : promotions_) {
-    if (!contains(tiers, promotion.tier)) {
-      tiers.push_back(promotion.tier);
-    }
+    if (!contains(tiers, promotion.tier)) tiers.push_back(promotion.tier);
   }
   for (const std::uint32_t tier : tiers) {
     const std::size_t first_of_tier = out.size();

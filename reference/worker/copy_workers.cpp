@@ -1,6 +1,7 @@
 #include "reference/worker/copy_workers.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace kvfence::reference {
@@ -41,32 +42,18 @@ bool CopyWorkers::wait(std::span<const std::uint32_t> job_ids) {
 }
 
 void CopyWorkers::get_finished(std::vector<Ended>& ended) {
-  for (CopyWorker& rank : ranks_) {
-    std::vector<Ended> reports;
-    rank.get_finished(reports);
-    take_in(reports);
-  }
-  report(ended);
+  report(&CopyWorker::get_finished, ended);
 }
 
-void CopyWorkers::shutdown(std::vector<Ended>& ended) {
-  for (CopyWorker& rank : ranks_) {
-    std::vector<Ended> reports;
-    rank.shutdown(reports);
-    take_in(reports);
-  }
-  report(ended);
-}
+void CopyWorkers::shutdown(std::vector<Ended>& ended) { report(&CopyWorker::shutdown, ended); }
 
-void CopyWorkers::take_in(const std::vector<Ended>& reports) {
-  for (const Ended& reported : reports) {
-    for (Job& job : jobs_) {
-      if (job.job_id == reported.job_id) job.reports.push_back(reported);
-    }
+void CopyWorkers::report(void (CopyWorker::*ask)(std::vector<Ended>&), std::vector<Ended>& ended) {
+  std::vector<Ended> reports;
+  for (CopyWorker& rank : ranks_) (rank.*ask)(reports);
+  for (Job& job : jobs_) {
+    std::ranges::copy_if(reports, std::back_inserter(job.reports),
+                         [&job](const Ended& reported) { return reported.job_id == job.job_id; });
   }
-}
-
-void CopyWorkers::report(std::vector<Ended>& ended) {
   const auto is_over = [this](const Job& job) { return job.reports.size() == ranks_.size(); };
   for (const Direction direction : {Direction::kStore, Direction::kLoad}) {
     for (const Job& job : jobs_) {

@@ -53,8 +53,9 @@ class CopyWorkers {
   /// Does it on every rank, or on none.
   template <class Operation>
   ErrorCode on_all(Operation operation);
-  void take_in(const std::vector<worker::Ended>& reports);
-  void report(std::vector<worker::Ended>& ended);
+  /// Asks every rank what ended there.
+  void report(void (CopyWorker::*ask)(std::vector<worker::Ended>&),
+              std::vector<worker::Ended>& ended);
 
   std::vector<CopyWorker> ranks_;
   std::vector<Job> jobs_;  ///< in the order of submission

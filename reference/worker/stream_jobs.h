@@ -94,10 +94,7 @@ class StreamJobs {
     bool are_over = true;
     for (Jobs& jobs : in_flight_) {
       for (Job& job : jobs) {
-        if (job.was_waited) continue;
-        if (!contains(job_ids, job.transfer.job_id)) {
-          continue;
-        }
+        if (job.was_waited || !contains(job_ids, job.transfer.job_id)) continue;
         job.was_waited = true;
         // Without a recorded end the whole stream is waited for.
         finish(jobs, job.fault == worker::Fault::kRecord ? jobs.back() : job);

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -242,25 +245,20 @@ class FencingOffloadingConnector final
     return num_blocks;
   }
 
+  // Full attention first, then from the longest window to the shortest.
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py OffloadingConnectorScheduler.__init__
-  std::vector<std::size_t> windowed_groups() const {
-    std::vector<std::size_t> groups;
-    for (std::size_t group = 0; group < num_groups(); ++group) {
-      if (window_in_blocks(group)) groups.push_back(group);
-    }
-    std::ranges::stable_sort(groups, [this](std::size_t a, std::size_t b) {
-      return *window_in_blocks(a) > *window_in_blocks(b);
+  std::vector<std::size_t> lookup_groups() const {
+    std::vector<std::size_t> groups(num_groups());
+    std::iota(groups.begin(), groups.end(), std::size_t{0});
+    std::ranges::stable_sort(groups, std::greater(), [this](std::size_t group) {
+      return window_in_blocks(group).value_or(std::numeric_limits<std::uint32_t>::max());
     });
     return groups;
   }
 
-  std::vector<std::size_t> lookup_groups() const {
-    std::vector<std::size_t> groups;
-    for (std::size_t group = 0; group < num_groups(); ++group) {
-      if (!window_in_blocks(group)) groups.push_back(group);
-    }
-    const std::vector<std::size_t> windowed = windowed_groups();
-    groups.insert(groups.end(), windowed.begin(), windowed.end());
+  std::vector<std::size_t> windowed_groups() const {
+    std::vector<std::size_t> groups = lookup_groups();
+    std::erase_if(groups, [this](std::size_t group) { return !window_in_blocks(group); });
     return groups;
   }
 
@@ -304,10 +302,9 @@ class FencingOffloadingConnector final
   // Source: vLLM v0.23.0 v1/.../offloading/scheduler.py _lookup
   std::optional<std::uint32_t> lookup(const ConnectorRequest& request,
                                       std::uint32_t num_computed_tokens) {
-    const std::int64_t num_computed = num_computed_tokens;
-    auto max_hit = static_cast<std::int64_t>(request.request.all_token_ids().size());
+    auto max_hit = static_cast<std::uint32_t>(request.request.all_token_ids().size());
     if (!windowed_groups().empty()) --max_hit;
-    std::int64_t num_hit = 0;
+    std::uint32_t num_hit = 0;
     bool is_deferred = false;
     std::vector<std::size_t> groups = lookup_groups();
     while (!groups.empty()) {
@@ -316,27 +313,25 @@ class FencingOffloadingConnector final
       for (const std::size_t group : groups) {
         const std::uint32_t block_size = offloaded_block_size(group);
         const std::vector<OffloadKey> keys = offload_keys(request, group);
-        max_hit =
-            std::min<std::int64_t>(max_hit, static_cast<std::int64_t>(keys.size()) * block_size);
-        if (max_hit - num_computed < block_size) return 0;
+        max_hit = std::min(max_hit, static_cast<std::uint32_t>(keys.size()) * block_size);
+        if (max_hit < num_computed_tokens + block_size) return 0;
 
         const std::uint32_t start = num_computed_tokens / block_size;
         const std::span<const OffloadKey> asked =
-            key_range(keys, start, ceil_div(static_cast<std::uint32_t>(max_hit), block_size));
+            key_range(keys, start, ceil_div(max_hit, block_size));
         const std::optional<std::uint32_t> window = window_in_blocks(group);
         const std::optional<std::uint32_t> num_found =
             window ? sliding_window_lookup(asked, *window, {request.id})
                    : maximal_prefix_lookup(asked, {request.id});
         if (num_found == 0u) return 0;
         if (num_found) {
-          max_hit =
-              std::min<std::int64_t>(max_hit, std::int64_t{block_size} * (start + *num_found));
+          max_hit = std::min(max_hit, block_size * (start + *num_found));
         } else {
           is_deferred = true;
         }
-        const std::int64_t new_num_hit = max_hit - num_computed;
-        if (new_num_hit < block_size) return 0;
+        if (max_hit < num_computed_tokens + block_size) return 0;
 
+        const std::uint32_t new_num_hit = max_hit - num_computed_tokens;
         if (new_num_hit < num_hit) {
           if (is_deferred) {
             is_deferred = false;
@@ -352,12 +347,12 @@ class FencingOffloadingConnector final
     }
     if (is_deferred) return std::nullopt;
 
-    const auto num_cached = static_cast<std::uint32_t>(num_computed + num_hit);
     for (std::size_t group = 0; group < num_groups(); ++group) {
       const std::uint32_t block_size = offloaded_block_size(group);
       const std::vector<OffloadKey> keys = offload_keys(request, group);
       std::span<const OffloadKey> found =
-          key_range(keys, num_computed_tokens / block_size, ceil_div(num_cached, block_size));
+          key_range(keys, num_computed_tokens / block_size,
+                    ceil_div(num_computed_tokens + num_hit, block_size));
       const std::optional<std::uint32_t> window = window_in_blocks(group);
       if (window && found.size() > *window) found = found.last(*window);
       const bool must_wait = spec_.kv_cache.pool.enable_caching &&
@@ -366,7 +361,7 @@ class FencingOffloadingConnector final
                              });
       if (must_wait) return std::nullopt;
     }
-    return static_cast<std::uint32_t>(num_hit);
+    return num_hit;
   }
 
   bool is_being_loaded(OffloadKeyView key) const {

@@ -115,11 +115,16 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     loads_.push_back(std::move(load));
   }
 
-  // Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py build_connector_meta
+  // Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py build_connector_meta, prepare_store_specs
   std::shared_ptr<const KVConnectorMetadata> build_connector_meta(
       ConnectorHost& host, const SchedulerOutput& output) override {
     auto metadata = std::make_shared<SimpleCPUOffloadMetadata>();
-    Store store = plan_stores(host, output);
+    Store store;
+    if (spec_.lazy_offload) {
+      plan_lazy_stores(host, store);
+    } else {
+      plan_eager_stores(host, output, store);
+    }
     if (!store.gpu_blocks.empty()) {
       store.event = num_store_events_++;
       metadata->store_event = store.event;
@@ -260,17 +265,6 @@ class SimpleCPUOffload final : public Cloning<SimpleCPUOffload, SimpleCPUOffload
     free_in_cpu_pool(load->cpu_blocks);
     gpu_of(host).free_blocks(load->gpu_blocks);
     loads_.erase(load);
-  }
-
-  // Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py prepare_store_specs
-  Store plan_stores(ConnectorHost& host, const SchedulerOutput& output) {
-    Store store;
-    if (spec_.lazy_offload) {
-      plan_lazy_stores(host, store);
-    } else {
-      plan_eager_stores(host, output, store);
-    }
-    return store;
   }
 
   // Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py _prepare_eager_store_specs
