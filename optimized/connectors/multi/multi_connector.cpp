@@ -14,20 +14,67 @@
 #include "contract/core/cloned.h"
 #include "contract/core/lists.h"
 #include "contract/core/state_digest.h"
-#include "optimized/base/request_numbers.h"
+#include "optimized/base/request_list.h"
+#include "optimized/base/slots.h"
 #include "optimized/connectors/kv_connector_stats.h"
 
 namespace kvfence::optimized {
 namespace {
 
-/// Replaces out by a record per request, with its number.
-template <class Record>
-void copy_to(const RequestNumbers& numbers, std::vector<Record>& out) {
-  out.clear();
-  numbers.for_each([&](std::string_view request, std::uint32_t number) {
-    out.push_back({std::string(request), number});
-  });
-}
+/// The extra saves of requests. Cost: O(1) per operation, O(requests) where all are concerned.
+class ExtraSaves {
+ public:
+  void set(std::string_view request, std::uint32_t saves) {
+    std::optional<std::uint32_t> slot = entries_.find(request);
+    if (!slot) {
+      slot = entries_.insert(request);
+      taken_.push_back(*slot);
+    }
+    entries_[*slot].saves = saves;
+  }
+
+  /// Takes one from the request; false if it has none.
+  bool take_one(std::string_view request) {
+    const std::optional<std::uint32_t> slot = entries_.find(request);
+    if (!slot) return false;
+    if (--entries_[*slot].saves == 0) erase(*slot);
+    return true;
+  }
+
+  void clear() {
+    while (!taken_.empty()) erase(taken_.front());
+  }
+
+  void copy_to(std::vector<ExtraAsyncSaves>& out) const {
+    out.clear();
+    for (std::uint32_t slot = taken_.front(); slot != kNoRequest; slot = taken_.next(slot)) {
+      out.push_back({entries_[slot].id, entries_[slot].saves});
+    }
+  }
+
+  /// The order means nothing.
+  void add_to(StateHash& hash) const {
+    StateHash all;
+    for (std::uint32_t slot = taken_.front(); slot != kNoRequest; slot = taken_.next(slot)) {
+      all.add_unordered(StateHash::hash_of(entries_[slot]));
+    }
+    hash.add(all);
+  }
+
+ private:
+  struct Entry {
+    std::string id;
+    std::uint32_t saves = 0;
+  };
+
+  void erase(std::uint32_t slot) {
+    taken_.erase(slot);
+    entries_.erase(slot);
+  }
+
+  NamedSlots<Entry> entries_;
+  RequestList taken_;  ///< slots
+};
 
 /// Later allocations: storage for the largest number of requests at once, names of requests beyond
 /// a string's own storage, a step's metadata, and what the children and the caller take.
@@ -52,38 +99,28 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
   MatchedTokens get_num_new_matched_tokens(const ConnectorRequest& request,
                                            std::uint32_t num_local_tokens) override {
     MatchedTokens first{0, false};
-    std::uint32_t chosen = num_children();
-    bool again = false;
+    would_load_async_ = false;
     for (std::uint32_t place = 0; place < num_children(); ++place) {
       const MatchedTokens answer =
           children_[place]->get_num_new_matched_tokens(request, num_local_tokens);
-      if (!answer.num_tokens) {
-        again = true;
-        break;
-      }
+      if (!answer.num_tokens) return {};
       if (*first.num_tokens > 0 || *answer.num_tokens == 0) continue;
       first = answer;
-      chosen = place;
+      choose(chosen_, request, place);
     }
-    if (chosen < num_children()) chosen_.set(request.id, chosen);
-    would_load_async_ = !again && first.load_async;
-    if (again) return {};
+    would_load_async_ = first.load_async;
     return first;
   }
 
   void update_state_after_alloc(ConnectorHost& host, const ConnectorRequest& request,
                                 const BlocksByGroup& blocks,
                                 std::uint32_t num_external_tokens) override {
-    const std::uint32_t* chosen = chosen_.find(request.id);
-    if (num_external_tokens > 0 && would_load_async_) {
-      if (request.index >= loading_.size()) loading_.resize(request.index + 1);
-      loading_[request.index].request = request.id;
-      loading_[request.index].child = chosen ? *chosen : kNoChild;
-    }
+    const std::uint32_t chosen = chosen_child(request.index);
+    if (num_external_tokens > 0 && would_load_async_) choose(loading_, request, chosen);
     no_blocks_.resize(blocks.size());
     const BlocksByGroup& of_others = rules_.multi_connector_shares_blocks ? blocks : no_blocks_;
     for (std::uint32_t place = 0; place < num_children(); ++place) {
-      if (chosen && *chosen == place) {
+      if (chosen == place) {
         children_[place]->update_state_after_alloc(host, request, blocks, num_external_tokens);
       } else {
         children_[place]->update_state_after_alloc(host, request, of_others, 0);
@@ -98,7 +135,7 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
     for (KVConnectorHandle& child : children_) {
       metadata->metadata.push_back(child->build_connector_meta(host, output));
     }
-    copy_to(extra_async_saves_, metadata->extra_async_saves);
+    extra_async_saves_.copy_to(metadata->extra_async_saves);
     extra_async_saves_.clear();
     return metadata;
   }
@@ -125,22 +162,18 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
     KVFENCE_CHECK(blocks.size() == 1 || (rules_.multi_connector_hma && supports_hma_),
                   "children that do not support HMA are for one group");
     std::uint32_t num_saves = 0;
-    bool hold_blocks = false;
     std::optional<std::string> params;
     for (KVConnectorHandle& child : children_) {
-      const bool holds = child->request_finished(host, request, blocks);
-      num_saves += holds;
-      hold_blocks = num_saves > 0;
+      if (child->request_finished(host, request, blocks)) ++num_saves;
       std::optional<std::string> of_child = child->take_client_params();
-      if (of_child) {
-        if (params) throw EngineEnded{ErrorCode::kSeveralParams};
-        params = std::move(of_child);
-      }
+      if (!of_child) continue;
+      if (params) throw EngineEnded{ErrorCode::kSeveralParams};
+      params = std::move(of_child);
     }
     if (num_saves > 1) extra_async_saves_.set(request.id, num_saves - 1);
-    chosen_.erase(request.id);
+    if (request.index < chosen_.size()) chosen_[request.index].child = kNoChild;
     if (params) client_params_.push_back({std::string(request.id), std::move(*params)});
-    return hold_blocks;
+    return num_saves > 0;
   }
 
   void take_events(std::vector<KVCacheEvent>& out) override {
@@ -170,14 +203,19 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
     return place < children_.size() ? children_[place].get() : nullptr;
   }
 
-  void chosen(std::vector<ChosenConnector>& out) const override { copy_to(chosen_, out); }
+  void chosen(std::vector<ChosenConnector>& out) const override {
+    out.clear();
+    for (const Choice& choice : chosen_) {
+      if (choice.child != kNoChild) out.push_back({choice.request, choice.child});
+    }
+  }
 
   void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const override {
-    copy_to(extra_async_saves_, out);
+    extra_async_saves_.copy_to(out);
   }
 
   std::optional<std::uint32_t> loading_child(std::string_view request) const override {
-    for (const Load& load : loading_) {
+    for (const Choice& load : loading_) {
       if (load.child != kNoChild && load.request == request) return load.child;
     }
     return std::nullopt;
@@ -189,30 +227,45 @@ class MultiScheduler final : public Cloning<MultiScheduler, MultiConnectorSchedu
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(children_, chosen_, extra_async_saves_, client_params_);
-    for (std::size_t index = 0; index < loading_.size(); ++index) {
-      if (loading_[index].child == kNoChild) continue;
-      hash.add_entry(index, loading_[index].request, loading_[index].child);
+    hash.add_all(children_, extra_async_saves_, client_params_);
+    for (const std::vector<Choice>* choices : {&chosen_, &loading_}) {
+      StateHash all;
+      for (const Choice& choice : *choices) {
+        if (choice.child != kNoChild) all.add_unordered(StateHash::hash_of(choice));
+      }
+      hash.add(all);
     }
   }
 
  private:
   static constexpr std::uint32_t kNoChild = 0xFFFF'FFFF;
 
-  struct Load {
+  /// The child that is to do something for a request.
+  struct Choice {
     std::string request;
     std::uint32_t child = kNoChild;
   };
+
+  static void choose(std::vector<Choice>& choices, const ConnectorRequest& request,
+                     std::uint32_t child) {
+    if (request.index >= choices.size()) choices.resize(std::size_t{request.index} + 1);
+    choices[request.index].request = request.id;
+    choices[request.index].child = child;
+  }
+
+  std::uint32_t chosen_child(RequestIndex request) const {
+    return request < chosen_.size() ? chosen_[request].child : kNoChild;
+  }
 
   std::uint32_t num_children() const { return static_cast<std::uint32_t>(children_.size()); }
 
   Rules rules_;
   std::vector<KVConnectorHandle> children_;
-  bool supports_hma_ = false;         ///< each child
-  RequestNumbers chosen_;             ///< places
-  RequestNumbers extra_async_saves_;  ///< that no metadata carry yet
-  bool would_load_async_ = false;     ///< the last lookup found
-  std::vector<Load> loading_;         ///< by request, while it waits
+  bool supports_hma_ = false;      ///< each child
+  std::vector<Choice> chosen_;     ///< by RequestIndex
+  std::vector<Choice> loading_;    ///< by RequestIndex, while the request waits
+  ExtraSaves extra_async_saves_;   ///< that no metadata carry yet
+  bool would_load_async_ = false;  ///< the last lookup found
   std::vector<ClientParams> client_params_;
 
   // Of the call that runs.
@@ -304,7 +357,9 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
       KVConnectorWorkerOutput& of_child = reports_[place];
       worker(place).get_finished(finished_requests, of_child);
       for (std::string& request : of_child.finished_sending) {
-        if (!swallow(request)) out.finished_sending.push_back(std::move(request));
+        // With an extra save more notices of the request are to come.
+        if (extra_async_saves_.take_one(request)) continue;
+        out.finished_sending.push_back(std::move(request));
       }
       for (std::string& request : of_child.finished_recving) {
         out.finished_recving.push_back(std::move(request));
@@ -326,7 +381,7 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
   }
 
   void extra_async_saves(std::vector<ExtraAsyncSaves>& out) const override {
-    copy_to(extra_async_saves_, out);
+    extra_async_saves_.copy_to(out);
   }
 
   void add_to(StateHash& hash) const override {
@@ -337,21 +392,9 @@ class MultiWorker final : public Cloning<MultiWorker, MultiConnectorWorker> {
   std::uint32_t num_children() const { return static_cast<std::uint32_t>(children_.size()); }
   KVConnectorWorker& worker(std::uint32_t place) { return *children_[place].worker.get(); }
 
-  /// Whether more notices that the request is sent are to come.
-  bool swallow(std::string_view request) {
-    std::uint32_t* extra = extra_async_saves_.find(request);
-    if (!extra) return false;
-    if (*extra > 1) {
-      --*extra;
-    } else {
-      extra_async_saves_.erase(request);
-    }
-    return true;
-  }
-
   std::vector<MultiConnectorChildWorker> children_;
   ChildEngines engines_;
-  RequestNumbers extra_async_saves_;
+  ExtraSaves extra_async_saves_;
   std::vector<KVConnectorWorkerOutput> reports_;  ///< by child, of the call that runs
 };
 
