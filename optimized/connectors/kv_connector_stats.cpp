@@ -91,14 +91,8 @@ void StatsByClass::move_to(std::vector<TransferOperationsOfClass>& out) {
 OffloadPromMetrics::OffloadPromMetrics(const OffloadPromMetricsConfig& config)
     : labelnames_(config.labelnames) {
   KVFENCE_CHECK(!check_config(config), "no metrics can be built from the configuration");
-  std::map<std::vector<std::string>, std::size_t> places;
   for (const auto& [engine_idx, values] : config.per_engine_labelvalues) {
-    auto place = places.find(values);
-    if (place == places.end()) {
-      place = places.emplace(values, labelvalues_.size()).first;
-      labelvalues_.push_back(values);
-    }
-    engines_[engine_idx].labelvalues = place->second;
+    engines_[engine_idx].labelvalues = values;
   }
 }
 
@@ -143,14 +137,12 @@ void OffloadPromMetrics::observe(std::span<const TransferOperations> data,
 }
 
 std::vector<PrometheusLabel> OffloadPromMetrics::labels_of(const Series& series) const {
-  const std::vector<std::string>& values = labelvalues_[series.labelvalues];
-  std::vector<PrometheusLabel> labels(labelnames_.size() + 1);
+  std::vector<PrometheusLabel> labels;
+  labels.reserve(labelnames_.size() + 1);
   for (std::size_t index = 0; index < labelnames_.size(); ++index) {
-    labels[index].name = labelnames_[index];
-    labels[index].value = values[index];
+    labels.push_back({labelnames_[index], series.labelvalues[index]});
   }
-  labels.back().name = "transfer_type";
-  labels.back().value = series.transfer_type;
+  labels.push_back({"transfer_type", series.transfer_type});
   return labels;
 }
 

@@ -73,7 +73,8 @@ class OffloadPromMetrics {
  public:
   explicit OffloadPromMetrics(const OffloadPromMetricsConfig& config);
 
-  /// Cost: O(operations + types * (log engines + types)); a new series: O(series).
+  /// Cost: O(operations + types * (log engines + types)); a type that is new to the engine:
+  /// O(series * labels).
   void observe(std::span<const TransferOperations> data, std::uint32_t engine_idx);
   /// Cost: O(series).
   void collect(std::vector<PrometheusMetric>& out) const;
@@ -82,11 +83,11 @@ class OffloadPromMetrics {
   static constexpr std::size_t kNumBuckets = kOffloadSizeBuckets.size() + 1;
 
   struct Engine {
-    std::size_t labelvalues = 0;      ///< place in labelvalues_
+    std::vector<std::string> labelvalues;
     std::vector<std::size_t> series;  ///< the places in all_series_ that it has used
   };
   struct Series {
-    std::size_t labelvalues = 0;  ///< place in labelvalues_
+    std::vector<std::string> labelvalues;
     std::string transfer_type;
     std::array<std::uint64_t, kNumBuckets> counts = {};  ///< not cumulative
     double bytes = 0;
@@ -99,7 +100,6 @@ class OffloadPromMetrics {
   std::vector<PrometheusLabel> labels_of(const Series& series) const;
 
   std::vector<std::string> labelnames_;
-  std::vector<std::vector<std::string>> labelvalues_;  ///< each combination once
   std::map<std::uint32_t, Engine> engines_;
   std::vector<Series> all_series_;
 };

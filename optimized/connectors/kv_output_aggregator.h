@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "contract/connectors/kv_output_aggregator.h"
@@ -19,32 +18,6 @@
 #include "optimized/connectors/kv_connector_stats.h"
 
 namespace kvfence::optimized {
-
-/// How many ranks have yet to report each request that at least one has.
-class MissingReports {
- public:
-  /// One rank reports the request. Returns whether it was the last one.
-  bool count(std::string_view id, std::uint32_t num_workers) {
-    const std::optional<std::uint32_t> found = entries_.find(id);
-    if (!found) {
-      if (num_workers > 1) entries_[entries_.insert(id)].num_missing = num_workers - 1;
-      return num_workers <= 1;
-    }
-    if (--entries_[*found].num_missing > 0) return false;
-    entries_.erase(*found);
-    return true;
-  }
-
-  void add_to(StateHash& hash) const { hash.add(entries_); }
-
- private:
-  struct Entry {
-    std::string id;
-    std::uint32_t num_missing = 0;
-  };
-
-  NamedSlots<Entry> entries_;
-};
 
 class KVOutputAggregator final : public kvfence::KVOutputAggregator {
  public:
@@ -80,10 +53,25 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
   void add_to(StateHash& hash) const override { hash.add_all(sending_, recving_); }
 
  private:
-  void count(const std::vector<std::string>& ids, MissingReports& missing,
+  /// A request that some ranks have reported.
+  struct Reported {
+    std::string id;
+    std::uint32_t num_missing = 0;  ///< ranks
+  };
+
+  void count(const std::vector<std::string>& ids, NamedSlots<Reported>& reported,
              std::vector<std::string>& finished) {
     for (const std::string& id : ids) {
-      if (missing.count(id, num_workers_)) finished.push_back(id);
+      const std::optional<std::uint32_t> slot = reported.find(id);
+      if (!slot && num_workers_ > 1) {
+        reported[reported.insert(id)].num_missing = num_workers_ - 1;
+        continue;
+      }
+      if (slot) {
+        if (--reported[*slot].num_missing > 0) continue;
+        reported.erase(*slot);
+      }
+      finished.push_back(id);
     }
   }
 
@@ -103,8 +91,8 @@ class KVOutputAggregator final : public kvfence::KVOutputAggregator {
   }
 
   std::uint32_t num_workers_;
-  MissingReports sending_;
-  MissingReports recving_;
+  NamedSlots<Reported> sending_;
+  NamedSlots<Reported> recving_;
   OffloadingConnectorStats stats_;
   StatsByClass stats_of_children_;  ///< of MultiConnectors only
 };
