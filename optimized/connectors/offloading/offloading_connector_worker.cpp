@@ -3,6 +3,7 @@
 /// ended + requests to flush + finished requests).
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,19 +15,31 @@
 
 #include "contract/connectors/kv_connector_worker.h"
 #include "contract/connectors/offloading/offloading_connector.h"
+#include "contract/connectors/transfer_engine.h"
 #include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
 #include "optimized/base/slots.h"
 #include "optimized/connectors/kv_connector_stats.h"
 #include "optimized/connectors/offloading/offloading_connector.h"
-#include "optimized/connectors/offloading/transfers_under_way.h"
 
 namespace kvfence::optimized {
 namespace {
 
 constexpr auto& of_offloading = metadata_of<OffloadingConnectorMetadata>;
 
-/// Clears all but the statistics: MeasuredTransfers replaces them and reuses their storage.
+/// The record of a transfer under way.
+struct TransferUnderWay {
+  JobId job = 0;
+  bool is_store = false;
+  std::string request;
+  std::vector<BlockId> gpu_blocks;  ///< of a load: invalid if it fails
+  // Hold: links the stores of one request.
+  std::uint32_t owner = 0;
+  std::uint32_t previous = 0;
+  std::uint32_t next = 0;
+};
+
+/// Clears all but the statistics: the report replaces them and reuses their storage.
 void clear(KVConnectorWorkerOutput& out) {
   std::vector<TransferOperations> stats = std::move(out.stats);
   out.clear();
@@ -41,39 +54,74 @@ void report_load(const TransferUnderWay& load, bool success, KVConnectorWorkerOu
                        [](BlockId block) { return block != kNullBlockId; });
 }
 
-/// The statistics of a step.
-class MeasuredTransfers {
+/// What both forms share: transfers that wait to be submitted, a table of those under way, and the
+/// statistics of a step.
+class OffloadingConnectorWorker : public KVConnectorWorker {
  public:
+  bool prefer_cross_layer_blocks() const override { return true; }
+
+  void add_to(StateHash& hash) const override {
+    hash.add_all(stats_.data(), std::span(queue_).first(num_queued_), transfers_);
+  }
+
+ protected:
+  static constexpr std::uint32_t kNone = NumberedSlots<JobId, TransferUnderWay>::kNone;
+
+  /// The slot of a new record. Requires: no transfer of that number is there.
+  std::uint32_t insert(JobId job, const TransferJob& transfer) {
+    const std::uint32_t slot = transfers_.insert(job);
+    TransferUnderWay& entry = transfers_[slot];
+    entry.job = job;
+    entry.is_store = transfer.spec.is_store;
+    entry.request = transfer.request;
+    entry.gpu_blocks.clear();
+    if (!entry.is_store) entry.gpu_blocks = transfer.spec.gpu_blocks;
+    return slot;
+  }
+
+  /// Submits it later, with what comes in between. Valid until the next one.
+  TransferJob& enqueue(const TransferJob& store) {
+    if (num_queued_ == queue_.size()) queue_.emplace_back();
+    return queue_[num_queued_++] = store;
+  }
+
+  void submit_queued() {
+    for (const TransferJob& job : std::span(queue_).first(num_queued_))
+      copies().transfer_async(job);
+    num_queued_ = 0;
+  }
+
   /// A transfer ended. One that failed, or has no known duration, does not count.
-  void add(const TransferResult& result, bool is_store) {
+  void measure(const TransferResult& result, bool is_store) {
     if (!result.success || result.seconds == 0) return;
     stats_.record_transfer(result.num_bytes, result.seconds,
                            is_store ? TransferType{"GPU", "CPU"} : TransferType{"CPU", "GPU"});
   }
 
-  void report(KVConnectorWorkerOutput& out) { stats_.move_to(out.stats); }
-  void add_to(StateHash& hash) const { hash.add(stats_.data()); }
+  void report_stats(KVConnectorWorkerOutput& out) { stats_.move_to(out.stats); }
 
- private:
+  NumberedSlots<JobId, TransferUnderWay> transfers_;
+  std::vector<TransferJob> queue_;  ///< in order; those from num_queued_ on are storage
+  std::size_t num_queued_ = 0;
   OffloadingConnectorStats stats_;
+  std::vector<TransferResult> results_;  ///< of the call that runs
 };
 
 /// Without Rules::offload_fences_reuse: numbers its transfers itself.
-class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVConnectorWorker> {
+class HoldingConnectorWorker final
+    : public Cloning<HoldingConnectorWorker, OffloadingConnectorWorker> {
  public:
-  bool prefer_cross_layer_blocks() const override { return true; }
-
   void handle_preemptions(const KVConnectorMetadata& metadata) override {
-    queue_.submit_all(copies());
+    submit_queued();
     flush(of_offloading(metadata));
   }
 
   void start_load_kv() override {
-    queue_.submit_all(copies());
+    submit_queued();
     for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
       numbered_ = load;
       numbered_.job = next_job_++;
-      insert(transfers_, numbered_.job, load);
+      insert(numbered_.job, load);
       forget_stores(load.request);
       copies().transfer_async(numbered_);
     }
@@ -81,10 +129,9 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
 
   void wait_for_save() override {
     for (const TransferJob& store : of_offloading(bound_metadata()).stores) {
-      queue_.push(store);
-      queue_.back().job = next_job_;
+      enqueue(store).job = next_job_;
       const std::uint32_t owner = find_or_add_storing(store.request);
-      const std::uint32_t slot = insert(transfers_, next_job_++, store);
+      const std::uint32_t slot = insert(next_job_++, store);
       std::uint32_t& first = storing_[owner].first_store;
       transfers_[slot].owner = owner;
       transfers_[slot].previous = kNone;
@@ -101,7 +148,7 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
     for (const TransferResult& result : results_) {
       const std::uint32_t slot = transfers_.find(result.job);
       if (slot == kNone) continue;
-      measured_.add(result, transfers_[slot].is_store);
+      measure(result, transfers_[slot].is_store);
       if (transfers_[slot].is_store) {
         end_store(slot, out);
         continue;
@@ -119,24 +166,21 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
       out.finished_sending.push_back(id);
       storing_.erase(*at);
     }
-    measured_.report(out);
+    report_stats(out);
   }
 
   void add_to(StateHash& hash) const override {
-    hash.add_all(measured_, next_job_, queue_, transfers_, storing_);
+    OffloadingConnectorWorker::add_to(hash);
+    hash.add_all(next_job_, storing_);
   }
 
  private:
-  static constexpr std::uint32_t kNone = TransfersUnderWay::kNone;
-
   /// A request that stored something since it was last reported as sent.
   struct Storing {
     std::string id;
     std::uint32_t first_store = kNone;  ///< of those under way, the newest
     bool is_finished = false;           ///< it waits for the end of its stores
   };
-
-  // ---- Hold ----
 
   std::uint32_t find_or_add_storing(const std::string& id) {
     if (const std::optional<std::uint32_t> found = storing_.find(id)) return *found;
@@ -188,35 +232,28 @@ class HoldingConnectorWorker final : public Cloning<HoldingConnectorWorker, KVCo
     storing_.erase(store.owner);
   }
 
-  MeasuredTransfers measured_;
   JobId next_job_ = 0;
-  TransferQueue queue_;
-  TransfersUnderWay transfers_;
   NamedSlots<Storing> storing_;
 
   // Storage of single calls, kept for the next one.
   TransferJob numbered_;
   std::vector<JobId> to_flush_;
-  std::vector<TransferResult> results_;
 };
 
 /// With Rules::offload_fences_reuse: transfers have the scheduler's numbers.
-class FencingConnectorWorker final : public Cloning<FencingConnectorWorker, KVConnectorWorker> {
+class FencingConnectorWorker final
+    : public Cloning<FencingConnectorWorker, OffloadingConnectorWorker> {
  public:
-  bool prefer_cross_layer_blocks() const override { return true; }
-
-  // ---- Fence ----
-
   void handle_preemptions(const KVConnectorMetadata& metadata) override {
     const std::vector<JobId>& jobs_to_flush = of_offloading(metadata).jobs_to_flush;
-    queue_.submit_all(copies());
+    submit_queued();
     if (!jobs_to_flush.empty()) copies().wait(jobs_to_flush);
   }
 
   void start_load_kv() override {
-    queue_.submit_all(copies());
+    submit_queued();
     for (const TransferJob& load : of_offloading(bound_metadata()).loads) {
-      insert(transfers_, load.job, load);
+      insert(load.job, load);
       copies().transfer_async(load);
     }
   }
@@ -225,34 +262,22 @@ class FencingConnectorWorker final : public Cloning<FencingConnectorWorker, KVCo
 
   void get_finished(std::span<const std::string>, KVConnectorWorkerOutput& out) override {
     clear(out);
-    queue_stores(of_offloading(bound_metadata()));
+    for (const TransferJob& store : of_offloading(bound_metadata()).stores) {
+      enqueue(store);
+      insert(store.job, store);
+    }
     copies().get_finished(results_);
     for (const TransferResult& result : results_) {
       const std::uint32_t slot = transfers_.find(result.job);
-      if (slot == TransfersUnderWay::kNone) continue;
+      if (slot == kNone) continue;
       out.completed_jobs.push_back({result.job, result.success});
-      measured_.add(result, transfers_[slot].is_store);
+      measure(result, transfers_[slot].is_store);
       transfers_.erase(result.job);
       if (transfers_[slot].is_store) continue;
       report_load(transfers_[slot], result.success, out);
     }
-    measured_.report(out);
+    report_stats(out);
   }
-
-  void add_to(StateHash& hash) const override { hash.add_all(measured_, queue_, transfers_); }
-
- private:
-  void queue_stores(const OffloadingConnectorMetadata& metadata) {
-    for (const TransferJob& store : metadata.stores) {
-      queue_.push(store);
-      insert(transfers_, store.job, store);
-    }
-  }
-
-  MeasuredTransfers measured_;
-  TransferQueue queue_;
-  TransfersUnderWay transfers_;
-  std::vector<TransferResult> results_;  ///< of the call that runs
 };
 
 }  // namespace
