@@ -22,15 +22,4 @@ std::unique_ptr<KVConnectorWorker> make_synchronous_connector_worker(
     const SynchronousConnectorSpec& spec, SharedStorage& storage, ScriptedKVCache& kv_cache,
     SynchronousWorkerReport& report);
 
-/// The factories of each kind.
-std::unique_ptr<SynchronousConnectorScheduler> make_example_connector_scheduler(
-    const SynchronousConnectorSpec& spec, SharedStorage& storage);
-std::unique_ptr<SynchronousConnectorScheduler> make_decode_bench_connector_scheduler(
-    const SynchronousConnectorSpec& spec);
-std::unique_ptr<KVConnectorWorker> make_example_connector_worker(SharedStorage& storage,
-                                                                 ScriptedKVCache& kv_cache,
-                                                                 SynchronousWorkerReport& report);
-std::unique_ptr<KVConnectorWorker> make_decode_bench_connector_worker(
-    ScriptedKVCache& kv_cache, SynchronousWorkerReport& report);
-
 }  // namespace kvfence::optimized
