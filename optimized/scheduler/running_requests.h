@@ -62,10 +62,8 @@ class RunningRequests {
 
   /// Overwrites out with the requests in order.
   void copy_to(std::vector<RequestIndex>& out) const {
-    out.clear();
-    for (RequestIndex request : places_) {
-      if (request != kNoRequest) out.push_back(request);
-    }
+    out = places_;
+    std::erase(out, kNoRequest);
   }
 
   void add_to(StateHash& hash) const { hash.add(places_); }

@@ -274,18 +274,21 @@ void TieringOffloadingManager::forget_request_level(std::string_view req_id) {
   request_levels_.erase(*found);
 }
 
+TierTransferState TieringOffloadingManager::shown(std::optional<TierJobId> id, std::uint32_t tier,
+                                                  bool is_promotion, const std::string& req_id,
+                                                  std::span<const Index> blocks) const {
+  TierTransferState state{id, tier, is_promotion, req_id, {}, {}};
+  for (Index block : blocks) {
+    state.keys.emplace_back(policy().key_of(block));
+    state.slots.push_back(policy().slot(block));
+  }
+  return state;
+}
+
 void TieringOffloadingManager::jobs(std::vector<TierTransferState>& out) const {
   out.clear();
   jobs_.for_each([&](TierJobId id, const Job& job) {
-    TierTransferState& shown = out.emplace_back();
-    shown.id = id;
-    shown.tier = job.tier;
-    shown.is_promotion = job.is_promotion;
-    shown.req_id = job.req_id;
-    for (Index block : job.blocks) {
-      shown.keys.emplace_back(policy().key_of(block));
-      shown.slots.push_back(policy().slot(block));
-    }
+    out.push_back(shown(id, job.tier, job.is_promotion, job.req_id, job.blocks));
   });
   std::ranges::sort(out, {}, &TierTransferState::id);
 }
@@ -313,14 +316,7 @@ void TieringOffloadingManager::pending(std::vector<TierTransferState>& out) cons
   for (std::uint32_t tier : queue_order_) {
     const Queue& queue = queues_[tier];
     for (const Group& group : std::span(queue.groups).first(queue.num_groups)) {
-      TierTransferState& shown = out.emplace_back();
-      shown.tier = tier;
-      shown.is_promotion = true;
-      shown.req_id = group.req_id;
-      for (Index block : group.blocks) {
-        shown.keys.emplace_back(policy().key_of(block));
-        shown.slots.push_back(policy().slot(block));
-      }
+      out.push_back(shown(std::nullopt, tier, /*is_promotion=*/true, group.req_id, group.blocks));
     }
   }
 }

@@ -8,6 +8,7 @@
 /// are in contract/tiering/tiering_manager.h. Not thread-safe.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -110,6 +111,8 @@ class TieringOffloadingManager final : public TieringView {
   std::span<const OffloadKeyView> views_of(std::span<const Index> blocks);
   void add_request_level(std::string_view req_id, std::uint32_t tier);
   void forget_request_level(std::string_view req_id);
+  TierTransferState shown(std::optional<TierJobId> id, std::uint32_t tier, bool is_promotion,
+                          const std::string& req_id, std::span<const Index> blocks) const;
 
   OffloadingManager primary_;
   std::vector<SecondaryTierHandle> tiers_;
