@@ -106,10 +106,10 @@ class FencingConnectorScheduler final
     tracked.tables.resize(groups_.size());
     tracked.id = request.id;
     tracked.num_local_tokens = 0;
+    tracked.num_cached_tokens = 0;
     tracked.max_offload_tokens = request.params.max_offload_tokens;
     const OffloadPolicy policy = offloaded_.on_new_request({request.id});
     tracked.is_request_level = request_level_policy_ || policy == OffloadPolicy::kRequestLevel;
-    tracked.is_known = true;
     tracked.is_finished = false;
     ++num_known_;
     ++num_unfinished_;
@@ -126,10 +126,7 @@ class FencingConnectorScheduler final
     tracked.num_local_tokens = num_local_tokens;
     const auto num_tokens = static_cast<std::uint32_t>(request.request.all_token_ids().size());
     const std::optional<std::uint32_t> hit = lookup(tracked, num_tokens);
-    for (GroupId group = 0; group < num_groups(); ++group) {
-      tracked.tables[group].num_hit_blocks =
-          (num_local_tokens + hit.value_or(0)) / groups_[group].offloaded_block_size;
-    }
+    tracked.num_cached_tokens = num_local_tokens + hit.value_or(0);
     touch(tracked);
     return {hit, hit.value_or(0) > 0};
   }
@@ -211,9 +208,7 @@ class FencingConnectorScheduler final
         continue;
       }
       complete(job);
-      const std::uint32_t slot = job.tracked;
-      remove_job(at);
-      if (tracked_[slot].is_finished && tracked_[slot].first_job == kNone) forget(slot);
+      end_job(at);
     }
   }
 
@@ -246,19 +241,10 @@ class FencingConnectorScheduler final
     while (!jobs_in_order_.empty()) {
       const std::uint32_t at = jobs_in_order_.front();
       metadata_.jobs_to_flush.push_back(jobs_[at].id);
-      tracked_[jobs_[at].tracked].first_job = kNone;
-      jobs_in_order_.erase(at);
-      jobs_.erase(jobs_[at].id);
+      end_job(at);
     }
     watches_.clear();
-    for (std::uint32_t slot = 0; slot < tracked_.size(); ++slot) {
-      if (!tracked_[slot].is_known) continue;
-      if (tracked_[slot].is_finished) {
-        forget(slot);
-      } else {
-        set_cursors(tracked_[slot], 0);
-      }
-    }
+    for (std::uint32_t slot = 0; slot < tracked_.size(); ++slot) set_cursors(tracked_[slot], 0);
     return true;
   }
 
@@ -292,18 +278,17 @@ class FencingConnectorScheduler final
     OffloadKeys keys;
     std::vector<BlockId> block_ids;  ///< 0: not there, or allocated again
     std::uint32_t cursor = 0;        ///< the next offloaded block to store
-    std::uint32_t num_hit_blocks = 0;
   };
 
   /// A known request, in a slot that another one reuses later.
   struct Tracked {
-    std::string id;                      ///< for the tiers, also once another request has its index
-    std::vector<Table> tables;           ///< by group
-    std::uint32_t num_local_tokens = 0;  ///< of the last lookup
+    std::string id;                       ///< for the tiers, also once another one has its index
+    std::vector<Table> tables;            ///< by group
+    std::uint32_t num_local_tokens = 0;   ///< of the last lookup
+    std::uint32_t num_cached_tokens = 0;  ///< of the last lookup: local and found
     std::optional<std::uint32_t> max_offload_tokens;
     std::uint32_t first_job = kNone;
     bool is_request_level = false;  ///< a loaded prefix is stored again
-    bool is_known = false;
     bool is_finished = false;
   };
 
@@ -348,9 +333,7 @@ class FencingConnectorScheduler final
     for (Table& table : tracked.tables) {
       table.keys.clear();
       table.cursor = 0;
-      table.num_hit_blocks = 0;
     }
-    tracked.is_known = false;
     tracked_.give_back(slot);
     --num_known_;
   }
@@ -488,12 +471,15 @@ class FencingConnectorScheduler final
 
   void touch(const Tracked& tracked) {
     for (GroupId id = 0; id < num_groups(); ++id) {
-      const Table& table = tracked.tables[id];
-      const std::uint32_t window = groups_[id].window;
+      const OffloadKeys& keys = tracked.tables[id].keys;
+      const Group& group = groups_[id];
       std::uint32_t index = 0;
-      if (window > 0 && table.num_hit_blocks > window) index = table.num_hit_blocks - window;
+      if (group.is_windowed()) {
+        const std::uint32_t num_hit_blocks = tracked.num_cached_tokens / group.offloaded_block_size;
+        index = num_hit_blocks - std::min(num_hit_blocks, group.window);
+      }
       touched_.clear();
-      for (; index < table.keys.size(); ++index) touched_.push_back(table.keys[index]);
+      for (; index < keys.size(); ++index) touched_.push_back(keys[index]);
       offloaded_.touch(touched_, {tracked.id});
     }
   }
@@ -531,6 +517,13 @@ class FencingConnectorScheduler final
       jobs_[job.next_of_request].previous_of_request = job.previous_of_request;
     }
     jobs_.erase(job.id);
+  }
+
+  /// The job is over. So is a finished request with its last job.
+  void end_job(std::uint32_t at) {
+    const std::uint32_t slot = jobs_[at].tracked;
+    remove_job(at);
+    if (tracked_[slot].is_finished && tracked_[slot].first_job == kNone) forget(slot);
   }
 
   /// Fills views_.
