@@ -1,6 +1,7 @@
 #pragma once
 
-/// The four halves of a disaggregated pair.
+/// The four halves of a disaggregated pair. The rules are in
+/// contract/connectors/disaggregated/disaggregated_connector.h.
 
 #include <cstdint>
 #include <memory>
