@@ -108,8 +108,8 @@ void CachePolicy::set_ref_cnt(Index index, std::int32_t ref_cnt) {
 
 void CachePolicy::touch(std::span<const OffloadKeyView> keys) {
   for (std::size_t i = keys.size(); i > 0; --i) {
-    if (i > kKeysAhead) prefetch(keys[i - 1 - kKeysAhead]);
-    if (i > kKeysAhead / 2) prefetch_entry(keys[i - 1 - kKeysAhead / 2]);
+    if (i > kKeysAhead) table_.prefetch(keys[i - 1 - kKeysAhead]);
+    if (i > kKeysAhead / 2) table_.prefetch_entry(keys[i - 1 - kKeysAhead / 2]);
     touch(keys[i - 1]);
   }
 }

@@ -92,14 +92,10 @@ class CachePolicy {
   /// valid until the next insertion.
   std::span<const Index> victims() const { return victims_; }
 
-  /// For a later lookup: first prefetch, and some lookups later prefetch_entry.
-  void prefetch(OffloadKeyView key) const { table_.prefetch(key); }
-  void prefetch_entry(OffloadKeyView key) const { table_.prefetch_entry(key); }
-
   /// Called at each key by a caller that looks keys up in turn.
   void prefetch_ahead(std::span<const OffloadKeyView> keys, std::size_t i) const {
-    if (i + kKeysAhead < keys.size()) prefetch(keys[i + kKeysAhead]);
-    if (i + kKeysAhead / 2 < keys.size()) prefetch_entry(keys[i + kKeysAhead / 2]);
+    if (i + kKeysAhead < keys.size()) table_.prefetch(keys[i + kKeysAhead]);
+    if (i + kKeysAhead / 2 < keys.size()) table_.prefetch_entry(keys[i + kKeysAhead / 2]);
   }
 
  private:

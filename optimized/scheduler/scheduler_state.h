@@ -18,6 +18,7 @@
 
 #include "contract/connectors/kv_connector.h"
 #include "contract/core/state_digest.h"
+#include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_manager.h"
 #include "contract/pool/request.h"
@@ -236,9 +237,7 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
  private:
   // ConnectorHost
   ConnectorRequest request(RequestIndex index) const override { return connector_request(index); }
-  bool is_cached(BlockId block) const override {
-    return !std::string_view(kv_cache_manager.block_pool().block_key(block)).empty();
-  }
+  bool is_cached(BlockId block) const override { return !block_key(block).empty(); }
   std::uint32_t num_output_placeholders(RequestIndex index) const override {
     return states[index].num_output_placeholders;
   }
@@ -249,21 +248,17 @@ class SchedulerState final : private ConnectorHost, private GpuBlockPool {
     return kv_cache_manager.block_pool().block_key(block);
   }
   void touch(std::span<const BlockId> touched) override {
-    take(kv_cache_manager.block_pool().touch(touched));
+    must(kv_cache_manager.block_pool().touch(touched), "a connector touches an unknown block");
   }
   void free_blocks(std::span<const BlockId> freed) override {
-    take(kv_cache_manager.block_pool().free_blocks(freed));
+    must(kv_cache_manager.block_pool().free_blocks(freed),
+         "a connector frees a block that it does not hold");
   }
   bool is_free(BlockId block) const override {
     return kv_cache_manager.block_pool().is_free(block);
   }
   std::optional<BlockId> next_free_block(std::optional<BlockId> block) const override {
     return kv_cache_manager.block_pool().next_free_block(block);
-  }
-
-  static void take(ErrorCode answer) {
-    KVFENCE_CHECK(answer == ErrorCode::kNone,
-                  "a connector holds or frees a block that it must not");
   }
 
   RequestIndex take_slot();

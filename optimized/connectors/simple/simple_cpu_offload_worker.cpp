@@ -17,53 +17,58 @@
 #include "contract/core/check.h"
 #include "contract/core/cloned.h"
 #include "contract/core/state_digest.h"
+#include "optimized/base/request_list.h"
+#include "optimized/base/slots.h"
 #include "optimized/connectors/simple/simple_cpu_offload.h"
 
 namespace kvfence::optimized {
 namespace {
 
-/// Events of one direction, oldest first. Reuses the storage of events that have left.
-class EventQueue {
+/// The copies of one direction that are not reported. Reuses the storage of those that were.
+class Direction {
  public:
   struct Event {
     JobId event = 0;
     std::vector<std::string> requests;  ///< of a load
   };
 
-  bool empty() const { return size_ == 0; }
-  std::size_t size() const { return size_; }
-
-  /// The k-th oldest. Requires: k < size()
-  const Event& operator[](std::size_t k) const { return events_[(first_ + k) % events_.size()]; }
+  bool empty() const { return order_.empty(); }
 
   /// The new last one, with the former contents of its place.
   Event& push() {
-    if (size_ == events_.size()) {
-      std::rotate(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(first_),
-                  events_.end());
-      first_ = 0;
-      events_.resize(size_ == 0 ? kSizeMin : 2 * size_);
-    }
-    return events_[(first_ + size_++) % events_.size()];
+    const std::uint32_t slot = events_.take();
+    order_.push_back(slot);
+    return events_[slot];
   }
 
-  /// Requires: not empty.
+  /// The oldest. Requires, here and below: not empty.
+  const Event& front() const { return events_[order_.front()]; }
   void pop() {
-    first_ = (first_ + 1) % events_.size();
-    --size_;
+    events_.give_back(order_.front());
+    order_.erase(order_.front());
+  }
+
+  /// Whether the oldest is over: an event ends no later than those after it.
+  bool has_ended() const { return !empty() && mark_ && front().event <= *mark_; }
+  void note_end(JobId event) { mark_ = std::max(mark_.value_or(0), event); }
+
+  /// Oldest first.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (std::uint32_t slot = order_.front(); slot != kNoRequest; slot = order_.next(slot)) {
+      visit(events_[slot]);
+    }
   }
 
   void add_to(StateHash& hash) const {
-    hash.add(size_);
-    for (std::size_t k = 0; k < size_; ++k) hash.add_entry((*this)[k]);
+    hash.add_all(order_.size(), mark_);
+    for_each([&hash](const Event& event) { hash.add_entry(event); });
   }
 
  private:
-  static constexpr std::size_t kSizeMin = 4;
-
-  std::vector<Event> events_;  ///< a ring
-  std::size_t first_ = 0;
-  std::size_t size_ = 0;
+  SlotPool<Event> events_;
+  RequestList order_;          ///< slots
+  std::optional<JobId> mark_;  ///< the greatest event that ended
 };
 
 class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVConnectorWorker> {
@@ -72,10 +77,9 @@ class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVCo
     if (!metadata_of<SimpleCPUOffloadMetadata>(metadata).need_flush) return;
     under_way_.clear();
     for (const bool is_store : {false, true}) {
-      const EventQueue& events = directions_[is_store ? kStores : kLoads].events;
-      for (std::size_t k = 0; k < events.size(); ++k) {
-        under_way_.push_back(transfer_number(events[k].event, is_store));
-      }
+      directions_[is_store ? kStores : kLoads].for_each([&](const Direction::Event& event) {
+        under_way_.push_back(transfer_number(event.event, is_store));
+      });
     }
     if (!under_way_.empty()) copies().wait(under_way_);
   }
@@ -90,32 +94,28 @@ class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVCo
     const SimpleCPUOffloadMetadata& step = metadata_of<SimpleCPUOffloadMetadata>(bound_metadata());
     if (step.load_event) {
       submit(*step.load_event, /*is_store=*/false, step.load_gpu_blocks, step.load_cpu_blocks);
-      EventQueue::Event& load = loads.events.push();
+      Direction::Event& load = loads.push();
       load.event = *step.load_event;
       load.requests = step.load_requests;
     }
     if (step.store_event) {
       submit(*step.store_event, /*is_store=*/true, step.store_gpu_blocks, step.store_cpu_blocks);
-      stores.events.push().event = *step.store_event;
+      stores.push().event = *step.store_event;
     }
 
     take_ended();
-    for (; has_ended(loads); loads.events.pop()) {
-      const std::vector<std::string>& requests = loads.events[0].requests;
+    for (; loads.has_ended(); loads.pop()) {
+      const std::vector<std::string>& requests = loads.front().requests;
       out.finished_recving.insert(out.finished_recving.end(), requests.begin(), requests.end());
     }
-    for (; has_ended(stores); stores.events.pop()) {
-      out.completed_jobs.push_back({stores.events[0].event, true});
+    for (; stores.has_ended(); stores.pop()) {
+      out.completed_jobs.push_back({stores.front().event, true});
     }
   }
 
   void add_to(StateHash& hash) const override { hash.add(directions_); }
 
  private:
-  struct Direction {
-    EventQueue events;          ///< submitted, not reported
-    std::optional<JobId> mark;  ///< the greatest event that ended
-  };
   static constexpr std::size_t kLoads = 0;
   static constexpr std::size_t kStores = 1;
 
@@ -133,14 +133,8 @@ class SimpleCPUOffloadWorker final : public Cloning<SimpleCPUOffloadWorker, KVCo
     copies().get_finished(results_);
     for (const TransferResult& result : results_) {
       const bool is_store = is_store_transfer(result.job);
-      std::optional<JobId>& mark = directions_[is_store ? kStores : kLoads].mark;
-      mark = std::max(mark.value_or(0), event_of(result.job));
+      directions_[is_store ? kStores : kLoads].note_end(event_of(result.job));
     }
-  }
-
-  bool has_ended(const Direction& direction) const {
-    return !direction.events.empty() && direction.mark &&
-           direction.events[0].event <= *direction.mark;
   }
 
   std::array<Direction, 2> directions_;

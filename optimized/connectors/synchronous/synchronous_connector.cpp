@@ -115,10 +115,6 @@ class ExampleConnectorScheduler final
     return n == 0 ? 0 : align_to_block_size(n - 1, block_size_);
   }
 
-  std::uint32_t num_stored_tokens(std::uint32_t n) const {
-    return align_to_block_size(n, block_size_);
-  }
-
   std::string_view match_of(const ConnectorRequest& request) {
     Tracked& tracked = track(request.index);
     if (!tracked.has_match) {
@@ -150,14 +146,14 @@ class ExampleConnectorScheduler final
                 const SchedulerOutput& output) {
     Tracked& tracked = track(request.index);
     const std::span<const BlockId> blocks = output.block_lists[data.first_list];
+    const std::uint32_t num_tokens = align_to_block_size(request.num_prompt_tokens, block_size_);
     if (tracked.needs_load) {
       tracked.needs_load = false;
       --num_needing_load_;
-      plan(request, /*is_store=*/false, num_stored_tokens(request.num_prompt_tokens), blocks);
+      plan(request, /*is_store=*/false, num_tokens, blocks);
       return;
     }
     if (is_found(request)) return;
-    const std::uint32_t num_tokens = num_stored_tokens(request.num_prompt_tokens);
     const std::uint32_t num_computed_tokens =
         data.num_computed_tokens + num_step_tokens(output, request.index);
     if (num_computed_tokens < num_tokens) return;
