@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "contract/core/check.h"
+#include "properties/engine/engines.h"
 #include "properties/engine/shown_requests.h"
 
 namespace kvfence {

@@ -16,7 +16,6 @@
 #include "contract/engine/engine_device.h"
 #include "contract/engine/engine_target.h"
 #include "contract/engine/toy_model.h"
-#include "properties/engine/planned_step.h"
 #include "properties/engine/rank.h"
 
 namespace kvfence {

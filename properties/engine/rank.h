@@ -1,6 +1,7 @@
 #pragma once
 
-/// One rank of an engine: the worker's half of the connector, and its environment.
+/// What an engine consists of: its ranks, with the worker's half of the connector and its
+/// environment each, and the place of each connector.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,6 +25,13 @@
 #include "properties/engine/engine_parts.h"
 
 namespace kvfence {
+
+// properties/engine/engines.h has them.
+struct PlannedStep;
+struct Sampled;
+namespace engine {
+struct Engine;
+}
 
 /// Offers a device's copies to the worker's half of its rank.
 class DeviceCopies final : public TransferEngine {
@@ -113,12 +121,19 @@ class DeviceCopies final : public TransferEngine {
   std::vector<engine::EndedTransfer> ended_;
 };
 
-/// Converts between the transfer numbers of a connector and those of its rank's engine, which
-/// differ under a MultiConnector.
-struct TransferNumbers {
+/// The place of a connector: alone, or as a child of a MultiConnector.
+struct ConnectorPlace {
   std::uint32_t child = 0;
   std::uint32_t num_children = 1;
 
+  /// What it has in a scheduler's half or in metadata.
+  template <class Own, class Whole>
+  Own& part_of(Whole& whole) const {
+    auto* const part = whole.child(child);
+    return static_cast<Own&>(part ? *part : whole);
+  }
+
+  // A connector's numbers of transfers, and those of its rank's engine.
   JobId number_of(JobId own) const { return multi_connector_job({child, own}, num_children); }
   bool is_own(JobId number) const { return child_job(number, num_children).child == child; }
   JobId own(JobId number) const { return child_job(number, num_children).job; }

@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "properties/engine/engines.h"
+
 namespace kvfence::engine::files {
 namespace {
 
@@ -13,8 +15,10 @@ ErrorCode error_unless(bool was_there) {
 
 }  // namespace
 
-bool Facet::start(const SynchronousConnectorSpec& spec, std::unique_ptr<StorageWorld> storage) {
+bool Facet::start(const SynchronousConnectorSpec& spec, ConnectorPlace place,
+                  std::unique_ptr<StorageWorld> storage) {
   spec_ = spec;
+  place_ = place;
   storage_ = std::move(storage);
   num_engine_starts_ = 0;
   report_.clear();
@@ -70,7 +74,8 @@ ErrorCode Facet::run(const FailNextFile& command) {
 
 // ---- Observations ----
 
-void Facet::observe_plan(const SynchronousConnectorMetadata& metadata, Observed& observed) {
+void Facet::observe_plan(const KVConnectorMetadata& of_step, Observed& observed) const {
+  const auto& metadata = place_.part_of<const SynchronousConnectorMetadata>(of_step);
   observed.file_transfers.emplace() = metadata.transfers;
   observed.fills.emplace() = metadata.fills;
 }
@@ -84,23 +89,23 @@ void Facet::observe_report(Observed& observed) const {
   if (report_.failed) failed.push_back(*report_.failed);
 }
 
-void Facet::observe_state(const SynchronousConnectorScheduler& connector,
-                          const std::vector<EngineRank>& ranks, const SchedulerObserver& observer,
-                          Observed& observed) {
-  connector.filled_requests(filled_requests_);
-  observer.names_of(filled_requests_, observed.filled_requests.emplace());
+void Facet::observe(Engine& engine, bool has_state, Observed& observed) {
+  const bool has_storage = engine.role == EngineRole::kProducer;
+  if (has_storage) observed.num_engine_starts.emplace() = num_engine_starts_;
+  if (!has_state) return;
+  place_.part_of<SynchronousConnectorScheduler>(engine.connector())
+      .filled_requests(filled_requests_);
+  engine.observer.names_of(filled_requests_, observed.filled_requests.emplace());
   kv_cache::BlockLists& symbols = observed.symbols.emplace();
   symbols.resize(spec_.num_all_layers());
-  for (const EngineRank& rank : ranks) {
+  for (const EngineRank& rank : engine.ranks) {
     for (std::uint32_t index = 0; index < rank.kv_cache->num_layers(); ++index) {
       const std::uint32_t layer = rank.kv_cache->first_layer() + index;
       const std::span<const KVSymbol> held = rank.kv_cache->layer(layer);
       symbols[layer].assign(held.begin(), held.end());
     }
   }
-}
-
-void Facet::observe_storage(Observed& observed) const {
+  if (!has_storage) return;
   storage_->folders(observed.folders.emplace());
   storage_->files(observed.files.emplace());
 }

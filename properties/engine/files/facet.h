@@ -11,7 +11,6 @@
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/engine/engine_target.h"
-#include "properties/engine/observer.h"
 #include "properties/engine/rank.h"
 
 namespace kvfence::engine::files {
@@ -26,7 +25,8 @@ struct Computed {
 class Facet {
  public:
   /// False: there is no storage. Sets num_engine_starts to 0.
-  bool start(const SynchronousConnectorSpec& spec, std::unique_ptr<StorageWorld> storage);
+  bool start(const SynchronousConnectorSpec& spec, ConnectorPlace place,
+             std::unique_ptr<StorageWorld> storage);
   SharedStorage& storage() { return *storage_; }
   void count_engine_start() { ++num_engine_starts_; }
 
@@ -44,15 +44,10 @@ class Facet {
   ErrorCode run(const TruncateFile& command);
   ErrorCode run(const FailNextFile& command);
 
-  static void observe_plan(const SynchronousConnectorMetadata& metadata, Observed& observed);
+  void observe_plan(const KVConnectorMetadata& of_step, Observed& observed) const;
   void observe_report(Observed& observed) const;
-  void observe_numbers(Observed& observed) const {
-    observed.num_engine_starts.emplace() = num_engine_starts_;
-  }
-  void observe_state(const SynchronousConnectorScheduler& connector,
-                     const std::vector<EngineRank>& ranks, const SchedulerObserver& observer,
-                     Observed& observed);
-  void observe_storage(Observed& observed) const;
+  /// The producer's observation has the storage.
+  void observe(Engine& engine, bool has_state, Observed& observed);
   void add_to(StateHash& hash) const { hash.add_all(storage_, num_engine_starts_); }
 
  private:
@@ -62,6 +57,7 @@ class Facet {
   }
 
   SynchronousConnectorSpec spec_;
+  ConnectorPlace place_;
   std::unique_ptr<StorageWorld> storage_;  ///< outlives every engine
   std::uint32_t num_engine_starts_ = 0;
   SynchronousWorkerReport report_;  ///< of all ranks, in order

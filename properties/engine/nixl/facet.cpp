@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <iterator>
 
+#include "properties/engine/engines.h"
+
 namespace kvfence::engine::nixl {
 namespace {
 
@@ -20,7 +22,8 @@ std::vector<BlockId> blocks_of(const BlocksByGroup& table) {
   return blocks;
 }
 
-void Facet::start(const Config& config, ReadCarrier* carrier) {
+void Facet::start(const Config& config, ConnectorPlace place, ReadCarrier* carrier) {
+  place_ = place;
   carrier_ = carrier;
   transport_may_fail_ = config.connector<Record>()->transport_may_fail;
   restart();
@@ -53,11 +56,10 @@ ErrorCode Facet::run(const RepeatNotice& command) {
   return known(transport_.repeat(command.notice));
 }
 
-ErrorCode Facet::run(const AdvanceClock& command, DisaggregatedProducer& producer,
-                     DisaggregatedConsumer& consumer) {
+ErrorCode Facet::run(const AdvanceClock& command, Engine& producer, Engine& consumer) {
   if (!transport_.advance_clock(command.seconds)) return ErrorCode::kBadRange;
-  producer.set_time(transport_.now());
-  consumer.set_time(transport_.now());
+  place_.part_of<DisaggregatedProducer>(producer.connector()).set_time(transport_.now());
+  place_.part_of<DisaggregatedConsumer>(consumer.connector()).set_time(transport_.now());
   return ErrorCode::kNone;
 }
 
@@ -66,9 +68,10 @@ const KVTransferParams* Facet::finished_prefill(const std::string& request) cons
   return at == finished_prefills_.end() ? nullptr : &at->second;
 }
 
-void Facet::take_finished_prefills(DisaggregatedProducer& producer, Observed& observed) {
+void Facet::take_finished_prefills(Engine& producer, Observed& observed) {
   remote_prefills_.clear();
-  producer.take_remote_prefills(remote_prefills_);
+  place_.part_of<DisaggregatedProducer>(producer.connector())
+      .take_remote_prefills(remote_prefills_);
   std::vector<FinishedPrefill>& list = observed.finished_prefills.emplace();
   list.resize(remote_prefills_.size());
   for (std::size_t index = 0; index < list.size(); ++index) {
@@ -79,18 +82,23 @@ void Facet::take_finished_prefills(DisaggregatedProducer& producer, Observed& ob
   }
 }
 
-void Facet::observe_plan(const ProducerMetadata& metadata, Observed& observed) {
-  observed.reqs_in_batch.emplace() = metadata.reqs_in_batch;
-  observed.reqs_not_processed.emplace() = metadata.reqs_not_processed;
-  observed.reqs_to_send.emplace() = metadata.reqs_to_send;
+void Facet::observe_plan(const KVConnectorMetadata& of_step, EngineRole role,
+                         Observed& observed) const {
+  if (role == EngineRole::kProducer) {
+    const auto& metadata = place_.part_of<const ProducerMetadata>(of_step);
+    observed.reqs_in_batch.emplace() = metadata.reqs_in_batch;
+    observed.reqs_not_processed.emplace() = metadata.reqs_not_processed;
+    observed.reqs_to_send.emplace() = metadata.reqs_to_send;
+  } else {
+    const auto& metadata = place_.part_of<const ConsumerMetadata>(of_step);
+    observed.reqs_to_recv.emplace() = metadata.reqs_to_recv;
+    observed.heartbeats.emplace() = metadata.heartbeats;
+  }
 }
 
-void Facet::observe_plan(const ConsumerMetadata& metadata, Observed& observed) {
-  observed.reqs_to_recv.emplace() = metadata.reqs_to_recv;
-  observed.heartbeats.emplace() = metadata.heartbeats;
-}
-
-void Facet::observe_state(Observed& observed) const {
+void Facet::observe(bool has_state, Observed& observed) const {
+  observed.now.emplace() = transport_.now();
+  if (!has_state) return;
   observed.reads.emplace() = transport_.reads();
   observed.notices.emplace() = transport_.notices();
 }

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "contract/connectors/disaggregated/disaggregated_connector.h"
+#include "contract/core/engine_role.h"
 #include "contract/core/state_digest.h"
 #include "contract/core/status.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scripted/scripted_transport.h"
+#include "properties/engine/rank.h"
 
 namespace kvfence::engine::nixl {
 
@@ -22,7 +24,7 @@ std::vector<BlockId> blocks_of(const BlocksByGroup& table);
 class Facet {
  public:
   /// carrier: moves the bytes that are read; null: there are none. It outlives this.
-  void start(const Config& config, ReadCarrier* carrier);
+  void start(const Config& config, ConnectorPlace place, ReadCarrier* carrier);
   /// For a new pair: nothing is under way, and the router is empty.
   void restart();
 
@@ -33,23 +35,21 @@ class Facet {
   ErrorCode run(const LoseNotice& command);
   ErrorCode run(const RepeatNotice& command);
   /// Sets the time of both halves.
-  ErrorCode run(const AdvanceClock& command, DisaggregatedProducer& producer,
-                DisaggregatedConsumer& consumer);
+  ErrorCode run(const AdvanceClock& command, Engine& producer, Engine& consumer);
 
   /// The producer's parameters of a finished request; null: none.
   const KVTransferParams* finished_prefill(const std::string& request) const;
   /// Later commands cannot hand it over.
   void forget_prefill(const std::string& request) { finished_prefills_.erase(request); }
   /// Takes the parameters that finished requests send the router with their last output.
-  void take_finished_prefills(DisaggregatedProducer& producer, Observed& observed);
+  void take_finished_prefills(Engine& producer, Observed& observed);
 
-  static void observe_plan(const ProducerMetadata& metadata, Observed& observed);
-  static void observe_plan(const ConsumerMetadata& metadata, Observed& observed);
-  void observe_numbers(Observed& observed) const { observed.now.emplace() = transport_.now(); }
-  void observe_state(Observed& observed) const;
+  void observe_plan(const KVConnectorMetadata& of_step, EngineRole role, Observed& observed) const;
+  void observe(bool has_state, Observed& observed) const;
   void add_to(StateHash& hash) const { hash.add_all(transport_, finished_prefills_); }
 
  private:
+  ConnectorPlace place_;
   bool transport_may_fail_ = false;
   ReadCarrier* carrier_ = nullptr;
   ScriptedTransport transport_;

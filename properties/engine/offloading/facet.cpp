@@ -10,23 +10,11 @@
 #include "contract/core/check.h"
 #include "contract/scripted/scripted_transfer_engine.h"
 #include "contract/tiering/tier_files.h"
+#include "properties/engine/engines.h"
 #include "properties/tiering/tier_observations.h"
 
 namespace kvfence::engine::offloading {
 namespace {
-
-bool has_tier(const Facet::Around& around, std::uint32_t place) {
-  TieringView* const tiering = around.connector.tiering();
-  return tiering && place < tiering->tiers().size();
-}
-
-ScriptedTier& tier(const Facet::Around& around, std::uint32_t place) {
-  return scripted_tier_at(around.connector.tiering()->tiers(), place);
-}
-
-bool has_files(const Facet::Around& around, std::uint32_t place) {
-  return has_tier(around, place) && tier(around, place).files() != nullptr;
-}
 
 void observe_jobs(const std::vector<TransferJob>& jobs, std::vector<Transfer>& transfers) {
   transfers.resize(jobs.size());
@@ -77,9 +65,9 @@ void observe_keys(const std::vector<OffloadKey>& observed, KeyList& keys) {
 
 }  // namespace
 
-void Facet::start(const Config& config, ConnectorSetup& setup, TransferNumbers numbers,
+void Facet::start(const Config& config, ConnectorSetup& setup, ConnectorPlace place,
                   const MakeTierFiles& make_tier_files) {
-  numbers_ = numbers;
+  place_ = place;
   const auto& record = *config.connector<Record>();
   transfers_may_fail_ = record.transfers_may_fail;
   tier_calls_ = std::make_shared<TierCalls>();
@@ -99,25 +87,34 @@ void Facet::watch(std::vector<EngineRank>& ranks, std::unique_ptr<StatLoggers> l
   for (EngineRank& rank : ranks) rank.copies.set_block_bytes(setup_.block_bytes);
   for (std::uint32_t rank = 0; slots_ && rank < ranks.size(); ++rank) {
     ranks[rank].copies.watch(
-        [slots = slots_, numbers = numbers_, rank](ScriptedTransferEngine::Transfer transfer) {
-          if (!numbers.is_own(transfer.job.job)) return;
-          transfer.job.job = numbers.own(transfer.job.job);
+        [slots = slots_, place = place_, rank](ScriptedTransferEngine::Transfer transfer) {
+          if (!place.is_own(transfer.job.job)) return;
+          transfer.job.job = place.own(transfer.job.job);
           slots->on_progress(rank, transfer);
         });
   }
 }
 
+OffloadingConnectorScheduler& Facet::connector_of(Engine& engine) const {
+  return place_.part_of<OffloadingConnectorScheduler>(engine.connector());
+}
+
+/// Null: there is none.
+ScriptedTier* Facet::tier_at(std::uint32_t place, Engine& engine) const {
+  TieringView* const tiering = connector_of(engine).tiering();
+  if (!tiering || place >= tiering->tiers().size()) return nullptr;
+  return &scripted_tier_at(tiering->tiers(), place);
+}
+
 // ---- Commands ----
 
-ErrorCode Facet::run(const AdvanceTransfer& command, const Around& around) {
+ErrorCode Facet::run(const AdvanceTransfer& command, Engine& engine, const World&) {
   const bool fails = command.progress == TransferProgress::kFailed;
   if (command.progress == TransferProgress::kSubmitted) return ErrorCode::kBadRange;
-  if (command.rank >= around.ranks.size() || around.ranks[command.rank].device) {
-    return ErrorCode::kNotInConfig;
-  }
+  if (!engine.has_scripted_copies(command.rank)) return ErrorCode::kNotInConfig;
   if (fails && !transfers_may_fail_) return ErrorCode::kNotInConfig;
-  ScriptedTransferEngine& copies = around.ranks[command.rank].copies;
-  const JobId job = numbers_.number_of(command.job);
+  ScriptedTransferEngine& copies = engine.ranks[command.rank].copies;
+  const JobId job = place_.number_of(command.job);
   for (const ScriptedTransferEngine::Transfer& transfer : copies.transfers()) {
     const bool has_ended = transfer.progress == TransferProgress::kFinished ||
                            transfer.progress == TransferProgress::kFailed;
@@ -131,60 +128,58 @@ ErrorCode Facet::run(const AdvanceTransfer& command, const Around& around) {
                                                                      : ErrorCode::kUnknownJob;
 }
 
-ErrorCode Facet::run(const ReportTransferAgain& command, const Around& around) {
-  if (command.rank >= around.ranks.size() || around.ranks[command.rank].device) {
-    return ErrorCode::kNotInConfig;
-  }
-  return around.ranks[command.rank].copies.report_again(numbers_.number_of(command.job))
+ErrorCode Facet::run(const ReportTransferAgain& command, Engine& engine, const World&) {
+  if (!engine.has_scripted_copies(command.rank)) return ErrorCode::kNotInConfig;
+  return engine.ranks[command.rank].copies.report_again(place_.number_of(command.job))
              ? ErrorCode::kNone
              : ErrorCode::kUnknownJob;
 }
 
-ErrorCode Facet::run(const TierFinish& command, const Around& around) {
-  if (!has_tier(around, command.tier)) return ErrorCode::kNotInConfig;
-  tier(around, command.tier).finish(command.job, command.success);
+ErrorCode Facet::run(const TierFinish& command, Engine& engine, const World&) {
+  ScriptedTier* const tier = tier_at(command.tier, engine);
+  if (!tier) return ErrorCode::kNotInConfig;
+  tier->finish(command.job, command.success);
   return ErrorCode::kNone;
 }
 
-ErrorCode Facet::run(const TierAskAgain& command, const Around& around) {
-  const ErrorCode error =
-      find_keys(command.tier, command.request, command.group, {command.block}, around);
+ErrorCode Facet::run(const TierAskAgain& command, Engine& engine, const World& world) {
+  const ErrorCode error = find_keys(command, command.group, {command.block}, engine, world);
   if (error == ErrorCode::kNone) {
-    tier(around, command.tier).ask_again(keys_.front(), command.times);
+    tier_at(command.tier, engine)->ask_again(keys_.front(), command.times);
   }
   return error;
 }
 
-ErrorCode Facet::run(const TierAdd& command, const Around& around) {
-  const ErrorCode error =
-      find_keys(command.tier, command.request, command.group, command.blocks, around);
+ErrorCode Facet::run(const TierAdd& command, Engine& engine, const World& world) {
+  const ErrorCode error = find_keys(command, command.group, command.blocks, engine, world);
   if (error != ErrorCode::kNone) return error;
-  for (const OffloadKey& key : keys_) tier(around, command.tier).add(key);
+  for (const OffloadKey& key : keys_) tier_at(command.tier, engine)->add(key);
   return error;
 }
 
-ErrorCode Facet::run(const TierDrop& command, const Around& around) {
-  const ErrorCode error =
-      find_keys(command.tier, command.request, command.group, command.blocks, around);
+ErrorCode Facet::run(const TierDrop& command, Engine& engine, const World& world) {
+  const ErrorCode error = find_keys(command, command.group, command.blocks, engine, world);
   if (error != ErrorCode::kNone) return error;
-  for (const OffloadKey& key : keys_) tier(around, command.tier).drop(key);
+  for (const OffloadKey& key : keys_) tier_at(command.tier, engine)->drop(key);
   return error;
 }
 
-ErrorCode Facet::run(const TierFaults& command, const Around& around) {
-  if (!has_files(around, command.tier)) return ErrorCode::kNotInConfig;
-  return plan_faults(command.faults, *tier(around, command.tier).files());
+ErrorCode Facet::run(const TierFaults& command, Engine& engine, const World&) {
+  ScriptedTier* const tier = tier_at(command.tier, engine);
+  if (!tier || !tier->files()) return ErrorCode::kNotInConfig;
+  return plan_faults(command.faults, *tier->files());
 }
 
-ErrorCode Facet::run(const TierDamage& command, const Around& around) {
-  if (!has_files(around, command.tier)) return ErrorCode::kNotInConfig;
+ErrorCode Facet::run(const TierDamage& command, Engine& engine, const World& world) {
+  ScriptedTier* const tier = tier_at(command.tier, engine);
+  if (!tier || !tier->files()) return ErrorCode::kNotInConfig;
   const bool replaces = command.damage == FileDamage::kReplace;
   std::vector<std::uint32_t> blocks = {command.block};
   if (replaces) blocks.push_back(command.at);
-  const ErrorCode error = find_keys(command.tier, command.request, command.group, blocks, around);
+  const ErrorCode error = find_keys(command, command.group, blocks, engine, world);
   if (error != ErrorCode::kNone) return error;
-  damage_file(*tier(around, command.tier).files(), keys_.front(), command.damage, command.at,
-              keys_.back(), slot_bytes_of(setup_.spec));
+  damage_file(*tier->files(), keys_.front(), command.damage, command.at, keys_.back(),
+              slot_bytes_of(setup_.spec));
   return ErrorCode::kNone;
 }
 
@@ -202,16 +197,17 @@ ErrorCode Facet::run(const LogStats& command, Observed& observed) {
   return ErrorCode::kNone;
 }
 
-ErrorCode Facet::find_keys(std::uint32_t place, const std::string& request, GroupId group,
-                           const std::vector<std::uint32_t>& blocks, const Around& around) {
-  if (!has_tier(around, place) || group >= setup_.spec.kv_cache.groups.size()) {
+ErrorCode Facet::find_keys(const OfPrompt& prompt, GroupId group,
+                           const std::vector<std::uint32_t>& blocks, Engine& engine,
+                           const World& world) {
+  if (!tier_at(prompt.tier, engine) || group >= setup_.spec.kv_cache.groups.size()) {
     return ErrorCode::kNotInConfig;
   }
-  const Request* prompt = around.world.requests().find(request);
-  if (!prompt) return ErrorCode::kUnknownRequest;
+  const Request* const request = world.requests().find(prompt.request);
+  if (!request) return ErrorCode::kUnknownRequest;
   keys_.clear();
   for (std::uint32_t block : blocks) {
-    const std::optional<OffloadKey> key = key_of_prompt_block(setup_.spec, *prompt, group, block);
+    const std::optional<OffloadKey> key = key_of_prompt_block(setup_.spec, *request, group, block);
     if (!key) return ErrorCode::kBadRange;
     keys_.push_back(*key);
   }
@@ -220,11 +216,11 @@ ErrorCode Facet::find_keys(std::uint32_t place, const std::string& request, Grou
 
 // ---- Observations ----
 
-void Facet::observe_plan(const OffloadingConnectorMetadata& metadata,
-                         const OffloadingConnectorScheduler& connector, Observed& observed) {
+void Facet::observe_plan(const KVConnectorMetadata& of_step, Engine& engine, Observed& observed) {
+  const auto& metadata = place_.part_of<const OffloadingConnectorMetadata>(of_step);
   observe_jobs(metadata.loads, observed.loads.emplace());
   observe_jobs(metadata.stores, observed.stores.emplace());
-  if (slots_ && !metadata.stores.empty()) plan_slots(metadata.stores, connector);
+  if (slots_ && !metadata.stores.empty()) plan_slots(metadata.stores, connector_of(engine));
   observed.requests_to_flush.emplace() = metadata.requests_to_flush;
   observed.jobs_to_flush.emplace() = metadata.jobs_to_flush;
 }
@@ -256,44 +252,45 @@ void Facet::send_stats(const AggregatedOutput& report, std::string_view class_na
   }
 }
 
-void Facet::observe_numbers(OffloadingConnectorScheduler& connector, Observed& observed) {
+void Facet::observe(Engine& engine, bool has_state, Observed& observed) {
+  OffloadingConnectorScheduler& connector = connector_of(engine);
   connector.policy_lists(lists_);
   observed.num_free_slots.emplace() = connector.num_free_slots();
   observed.target_t1_size.emplace() = lists_.target_t1_size;
-  if (!has_tiers()) return;
-  const TieringView* const tiering = connector.tiering();
-  KVFENCE_CHECK(tiering, "a connector with tiers does not show them");
-  observed.num_tier_jobs.emplace() = tiering->num_jobs();
-  observed.num_pending_promotions.emplace() = tiering->num_pending();
-  show_tier_calls(*tier_calls_, observed.tier_calls, observe_keys);
+  if (has_state) {
+    observe_transfers(engine, observed);
+    observe_blocks(lists_.t1, observed.t1.emplace());
+    observe_blocks(lists_.t2, observed.t2.emplace());
+    observe_keys(lists_.b1, observed.b1.emplace());
+    observe_keys(lists_.b2, observed.b2.emplace());
+  }
+  if (has_tiers()) observe_tiers(connector.tiering(), has_state, observed);
 }
 
-void Facet::observe_state(OffloadingConnectorScheduler& connector,
-                          const std::vector<EngineRank>& ranks, Observed& observed) {
-  if (!ranks.front().device) {
-    std::vector<EngineTransfer>& transfers = observed.transfers.emplace();
-    transfers.clear();
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      for (const ScriptedTransferEngine::Transfer& each : ranks[rank].copies.transfers()) {
-        if (!numbers_.is_own(each.job.job)) continue;
-        EngineTransfer& transfer = transfers.emplace_back();
-        transfer.rank = static_cast<std::uint32_t>(rank);
-        transfer.job = numbers_.own(each.job.job);
-        transfer.request = each.job.request;
-        transfer.store = each.job.spec.is_store;
-        transfer.progress = each.progress;
-      }
+void Facet::observe_transfers(const Engine& engine, Observed& observed) const {
+  if (!engine.has_scripted_copies(0)) return;
+  std::vector<EngineTransfer>& transfers = observed.transfers.emplace();
+  transfers.clear();
+  for (std::size_t rank = 0; rank < engine.ranks.size(); ++rank) {
+    for (const ScriptedTransferEngine::Transfer& each : engine.ranks[rank].copies.transfers()) {
+      if (!place_.is_own(each.job.job)) continue;
+      EngineTransfer& transfer = transfers.emplace_back();
+      transfer.rank = static_cast<std::uint32_t>(rank);
+      transfer.job = place_.own(each.job.job);
+      transfer.request = each.job.request;
+      transfer.store = each.job.spec.is_store;
+      transfer.progress = each.progress;
     }
   }
-  observe_blocks(lists_.t1, observed.t1.emplace());
-  observe_blocks(lists_.t2, observed.t2.emplace());
-  observe_keys(lists_.b1, observed.b1.emplace());
-  observe_keys(lists_.b2, observed.b2.emplace());
-  if (has_tiers()) observe_tiers(connector, observed);
 }
 
-void Facet::observe_tiers(OffloadingConnectorScheduler& connector, Observed& observed) {
-  TieringView& tiering = *connector.tiering();
+void Facet::observe_tiers(TieringView* view, bool has_state, Observed& observed) {
+  KVFENCE_CHECK(view, "a connector with tiers does not show them");
+  TieringView& tiering = *view;
+  observed.num_tier_jobs.emplace() = tiering.num_jobs();
+  observed.num_pending_promotions.emplace() = tiering.num_pending();
+  show_tier_calls(*tier_calls_, observed.tier_calls, observe_keys);
+  if (!has_state) return;
   tiering.jobs(transfers_);
   show_tier_transfers(transfers_, observed.tier_jobs.emplace(), observe_keys);
   tiering.pending(transfers_);

@@ -30,52 +30,46 @@ class Facet {
  public:
   /// Gives the setup's connector its tiers, and slots with bytes if needed. make_tier_files: as in
   /// EngineParts; outlives the engine.
-  void start(const Config& config, ConnectorSetup& setup, TransferNumbers numbers,
+  void start(const Config& config, ConnectorSetup& setup, ConnectorPlace place,
              const MakeTierFiles& make_tier_files);
   /// Call it when the ranks exist. The loggers start here.
   void watch(std::vector<EngineRank>& ranks, std::unique_ptr<StatLoggers> loggers);
 
-  /// The parts of the engine that commands use.
-  struct Around {
-    OffloadingConnectorScheduler& connector;
-    std::vector<EngineRank>& ranks;
-    const World& world;
-  };
-  ErrorCode run(const AdvanceTransfer& command, const Around& around);
-  ErrorCode run(const ReportTransferAgain& command, const Around& around);
-  ErrorCode run(const TierFinish& command, const Around& around);
-  ErrorCode run(const TierAskAgain& command, const Around& around);
-  ErrorCode run(const TierAdd& command, const Around& around);
-  ErrorCode run(const TierDrop& command, const Around& around);
-  ErrorCode run(const TierFaults& command, const Around& around);
-  ErrorCode run(const TierDamage& command, const Around& around);
+  ErrorCode run(const AdvanceTransfer& command, Engine& engine, const World& world);
+  ErrorCode run(const ReportTransferAgain& command, Engine& engine, const World& world);
+  ErrorCode run(const TierFinish& command, Engine& engine, const World& world);
+  ErrorCode run(const TierAskAgain& command, Engine& engine, const World& world);
+  ErrorCode run(const TierAdd& command, Engine& engine, const World& world);
+  ErrorCode run(const TierDrop& command, Engine& engine, const World& world);
+  ErrorCode run(const TierFaults& command, Engine& engine, const World& world);
+  ErrorCode run(const TierDamage& command, Engine& engine, const World& world);
 
   ErrorCode run(const LogStats& command, Observed& observed);
 
   bool has_tiers() const { return setup_.spec.has_tiers; }
 
-  void observe_plan(const OffloadingConnectorMetadata& metadata,
-                    const OffloadingConnectorScheduler& connector, Observed& observed);
+  void observe_plan(const KVConnectorMetadata& of_step, Engine& engine, Observed& observed);
   static void observe_report(const AggregatedOutput& report, Observed& observed);
   /// The engine core sends the statistics of a step's ranks, under a MultiConnector those of the
   /// connector's class. class_name: its name there.
   void send_stats(const AggregatedOutput& report, std::string_view class_name);
-  void observe_numbers(OffloadingConnectorScheduler& connector, Observed& observed);
-  /// Call it after observe_numbers. On a device the transfers are the device's.
-  void observe_state(OffloadingConnectorScheduler& connector, const std::vector<EngineRank>& ranks,
-                     Observed& observed);
+  /// On a device the transfers are the device's.
+  void observe(Engine& engine, bool has_state, Observed& observed);
   void add_to(StateHash& hash) const { hash.add_all(slots_, loggers_, engine_idx_); }
 
  private:
   /// Fills keys_.
-  ErrorCode find_keys(std::uint32_t place, const std::string& request, GroupId group,
-                      const std::vector<std::uint32_t>& blocks, const Around& around);
+  ErrorCode find_keys(const OfPrompt& prompt, GroupId group,
+                      const std::vector<std::uint32_t>& blocks, Engine& engine, const World& world);
+  OffloadingConnectorScheduler& connector_of(Engine& engine) const;
+  ScriptedTier* tier_at(std::uint32_t place, Engine& engine) const;
   void plan_slots(const std::vector<TransferJob>& stores,
                   const OffloadingConnectorScheduler& connector);
-  void observe_tiers(OffloadingConnectorScheduler& connector, Observed& observed);
+  void observe_transfers(const Engine& engine, Observed& observed) const;
+  void observe_tiers(TieringView* view, bool has_state, Observed& observed);
 
   ConnectorSetup setup_;
-  TransferNumbers numbers_;
+  ConnectorPlace place_;
   bool transfers_may_fail_ = false;
   std::shared_ptr<TierCalls> tier_calls_;
   std::shared_ptr<SlotBytes> slots_;  ///< with file tiers

@@ -4,7 +4,6 @@
 /// their observations.
 
 #include <cstdint>
-#include <list>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,6 @@
 #include "contract/core/status.h"
 #include "contract/engine/engine_target.h"
 #include "properties/engine/model_runner.h"
-#include "properties/engine/planned_step.h"
 #include "properties/engine/rank.h"
 #include "properties/engine/rank_progress.h"
 
@@ -30,38 +28,31 @@ class Facet {
   /// Copies what the model runners need when the step is executed.
   static void plan(const SchedulerObservation& shown, PlannedStep& step);
 
-  /// The parts of the engine that commands use.
-  struct Around {
-    std::list<PlannedStep>& in_flight;  ///< oldest first
-    std::vector<EngineRank>& ranks;
-  };
-  ErrorCode run(const Execute& command, const Around& around, DeviceObserved& observed);
-  ErrorCode run(const Advance& command, const Around& around, DeviceObserved& observed);
-  ErrorCode run(const FailNext& command, const Around& around, DeviceObserved& observed);
+  ErrorCode run(const Execute& command, Engine& engine, DeviceObserved& observed);
+  ErrorCode run(const Advance& command, Engine& engine, DeviceObserved& observed);
+  ErrorCode run(const FailNext& command, Engine& engine, DeviceObserved& observed);
 
   /// Adds the reports of the ranks' halves, if any, to their step. polled: set to that step once
   /// all ranks were polled for it, else unchanged.
-  ErrorCode poll(const Poll& command, const Around& around, DeviceObserved& observed,
+  ErrorCode poll(const Poll& command, Engine& engine, DeviceObserved& observed,
                  PlannedStep*& polled);
-  /// Waits for the step's forwards. Replaces sampled by the tokens of all ranks.
-  static void take_sampled(const PlannedStep& step, std::vector<EngineRank>& ranks,
-                           FlatLists<TokenId>& sampled);
+  /// Waits for the oldest step's forwards. Replaces sampled by the tokens of all ranks.
+  static void take_sampled(Engine& engine, FlatLists<TokenId>& sampled);
   /// The oldest step came back.
   void end_step() { progress_.update(); }
 
   // The start and the end of a drain.
-  static void begin_drain(std::vector<EngineRank>& ranks);
-  static void end_drain(std::vector<EngineRank>& ranks);
-  static bool is_copying(const std::vector<EngineRank>& ranks);
+  static void begin_drain(Engine& engine);
+  static void end_drain(Engine& engine);
+  static bool is_copying(const Engine& engine);
 
-  void observe(const std::vector<EngineRank>& ranks, std::size_t num_steps, bool has_state,
-               DeviceObserved& observed);
+  void observe(const Engine& engine, bool has_state, DeviceObserved& observed) const;
   void add_to(StateHash& hash) const { hash.add_all(runners_, progress_); }
 
  private:
   void execute(PlannedStep& step, std::uint32_t number, EngineRank& rank);
-  static void take_submitted(std::vector<EngineRank>& ranks, DeviceObserved& observed);
-  void observe_pages(const std::vector<EngineRank>& ranks, DeviceObserved& observed);
+  static void take_submitted(Engine& engine, DeviceObserved& observed);
+  static void observe_pages(const Engine& engine, DeviceObserved& observed);
 
   const EngineSetup* setup_ = nullptr;
   EngineRole role_ = EngineRole::kProducer;

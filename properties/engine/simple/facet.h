@@ -7,28 +7,24 @@
 #include "contract/connectors/simple/simple_cpu_offload.h"
 #include "contract/core/status.h"
 #include "contract/engine/engine_target.h"
-#include "properties/engine/observer.h"
 #include "properties/engine/rank.h"
 
 namespace kvfence::engine::simple {
 
 class Facet {
  public:
-  void start(TransferNumbers numbers) { numbers_ = numbers; }
+  void start(ConnectorPlace place) { place_ = place; }
 
-  ErrorCode run(const AdvanceCopy& command, std::vector<EngineRank>& ranks) const;
+  ErrorCode run(const AdvanceCopy& command, Engine& engine) const;
 
-  static void observe_plan(const SimpleCPUOffloadMetadata& metadata, Observed& observed);
-  static void observe_numbers(const SimpleCPUOffloadScheduler& connector, Observed& observed);
+  void observe_plan(const KVConnectorMetadata& of_step, Observed& observed) const;
   /// On a device the copies are the device's.
-  void observe_state(const SimpleCPUOffloadScheduler& connector,
-                     const std::vector<EngineRank>& ranks, const SchedulerObserver& observer,
-                     Observed& observed);
+  void observe(Engine& engine, bool has_state, Observed& observed);
 
  private:
-  void observe_copies(const std::vector<EngineRank>& ranks, Observed& observed) const;
+  void observe_copies(const Engine& engine, Observed& observed) const;
 
-  TransferNumbers numbers_;
+  ConnectorPlace place_;
   std::vector<PinnedHit> hits_;
 };
 
