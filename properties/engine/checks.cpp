@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "contract/core/check.h"
 #include "contract/core/lists.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/typed_checks.h"

@@ -2,8 +2,6 @@
 
 /// The checks of target engine: those of its assemblies. Each assembly has its own room.
 
-#include <string_view>
-
 #include "contract/engine/engine_config.h"
 #include "properties/core/checks.h"
 

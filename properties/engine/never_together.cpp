@@ -1,6 +1,5 @@
 #include "properties/engine/never_together.h"
 
-#include <algorithm>
 #include <initializer_list>
 
 #include "contract/core/lists.h"

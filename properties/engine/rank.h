@@ -4,13 +4,11 @@
 /// environment each, and the place of each connector.
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,7 +20,6 @@
 #include "contract/engine/engine_target.h"
 #include "contract/scripted/scripted_kv_cache.h"
 #include "contract/scripted/scripted_transfer_engine.h"
-#include "properties/engine/engine_parts.h"
 
 namespace kvfence {
 

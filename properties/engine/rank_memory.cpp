@@ -24,20 +24,17 @@ std::string on_rank(std::size_t rank, std::string_view what, std::uint64_t numbe
   return std::string(what) + " " + std::to_string(number) + " on rank " + std::to_string(rank);
 }
 
+void add_blocks(const BlocksByGroup& table, std::set<BlockId>& all) {
+  for (const std::vector<BlockId>& blocks : table) all.insert(blocks.begin(), blocks.end());
+}
+
 /// Blocks that a step zeroes and that are in none of its tables.
 std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown) {
   std::set<BlockId> named;
-  const auto add = [&](const BlocksByGroup& table) {
-    for (const std::vector<BlockId>& blocks : table) named.insert(blocks.begin(), blocks.end());
-  };
-  for (const ScheduledNew& each : *shown.new_reqs) add(each.blocks);
-  for (const ScheduledCached& each : *shown.cached_reqs) {
-    add(each.blocks.or_empty());
-  }
-  std::vector<BlockId> blocks;
-  for (BlockId block : *shown.new_block_ids) {
-    if (!named.contains(block)) blocks.push_back(block);
-  }
+  for (const ScheduledNew& each : *shown.new_reqs) add_blocks(each.blocks, named);
+  for (const ScheduledCached& each : *shown.cached_reqs) add_blocks(each.blocks.or_empty(), named);
+  std::vector<BlockId> blocks = *shown.new_block_ids;
+  std::erase_if(blocks, [&](BlockId block) { return named.contains(block); });
   return blocks;
 }
 
@@ -73,8 +70,9 @@ void take_in_step(const SchedulerObservation& shown, const SchedulerConfig& conf
   }
 }
 
-void settle(std::vector<Run>& runs, const Sequences& sequences,
+void settle(std::vector<Run>& runs, const SchedulerConfig& config, const Sequences& sequences,
             const std::vector<RequestOutput>& outputs) {
+  if (config.num_speculative_tokens == 0) return;
   for (Run& run : runs) {
     const auto said = std::ranges::find(outputs, run.request, &RequestOutput::request);
     const auto num_new =
@@ -92,11 +90,7 @@ void settle(std::vector<Run>& runs, const Sequences& sequences,
 std::vector<BlockId> blocks_of_nobody(const SchedulerObservation& shown,
                                       std::uint32_t num_gpu_blocks) {
   std::set<BlockId> had;
-  for (const kv_cache::RequestBlocks& table : shown.tables.or_empty()) {
-    for (const std::vector<BlockId>& blocks : table.blocks) {
-      had.insert(blocks.begin(), blocks.end());
-    }
-  }
+  for (const auto& table : shown.tables.or_empty()) add_blocks(table.blocks, had);
   std::vector<BlockId> blocks;
   for (BlockId block = 1; block < num_gpu_blocks; ++block) {
     if (!had.contains(block)) blocks.push_back(block);
@@ -107,8 +101,8 @@ std::vector<BlockId> blocks_of_nobody(const SchedulerObservation& shown,
 std::vector<BlockId> lost_blocks(const SchedulerObservation& shown,
                                  const KVCacheManagerConfig& config,
                                  const std::vector<BlockId>& given) {
-  const bool is_full_attention = std::ranges::all_of(
-      config.groups, [](const KVCacheSpec& group) { return group.is_full_attention(); });
+  const bool is_full_attention =
+      std::ranges::all_of(config.groups, &KVCacheSpec::is_full_attention);
   std::vector<BlockId> lost = is_full_attention
                                   ? new_blocks_of_nobody(shown)
                                   : blocks_of_nobody(shown, config.pool.num_gpu_blocks);
@@ -161,45 +155,54 @@ void RankMemory::compute(std::size_t rank, const StepOnBlocks& step, const Seque
   }
 }
 
-void RankMemory::submit(std::size_t rank_index, const PlannedCopy& copy) {
-  Rank& rank = ranks_[rank_index];
+void RankMemory::submit(std::size_t rank, const PlannedCopy& copy) {
   for (const CopyPart& part : copy.parts) {
-    for (std::size_t each = 0; each < ranks_.size(); ++each) {
-      for (const PlannedCopy& other : ranks_[each].copies) {
-        if (!other.is_under_way() || (!copy.is_store && !other.is_store)) continue;
-        // A slower rank may still have older copies.
-        const bool is_elsewhere = each != rank_index;
-        if (words_.shares_places ? other.serial == copy.serial
-                                 : is_elsewhere && (copy.is_store || other.serial == copy.serial)) {
-          continue;
-        }
-        for (const CopyPart& its : other.parts) {
-          if (its.place != part.place) continue;
-          broken_rule(*(copy.is_store ? words_.a_place_has_one_writer
-                                      : words_.a_load_reads_what_is_complete),
-                      on_rank(each, words_.place, part.place), "no other copy under way",
-                      other.name() + ", under " + copy.name());
-        }
-      }
-    }
-    const Content& source =
-        copy.is_store ? rank.blocks[part.block] : place(rank_index, part.place, part.sub_block);
-    if (part.content && !passes_for(source, *part.content)) {
-      broken_rule(*words_.copies_are_as_planned,
-                  copy.is_store ? on_rank(rank_index, words_.block, part.block)
-                                : on_rank(rank_index, words_.place, part.place),
-                  to_text(*part.content), to_text(source) + ", under " + copy.name());
-    }
+    check_place_is_free(rank, copy, part.place);
+    check_source(rank, copy, part);
   }
+  // What it writes is nobody's content until it ends.
   for (const CopyPart& part : copy.parts) {
     if (copy.is_store) {
-      std::fill_n(rank.places.begin() + std::ptrdiff_t{part.place} * num_sub_blocks_,
+      std::fill_n(ranks_[rank].places.begin() + std::ptrdiff_t{part.place} * num_sub_blocks_,
                   num_sub_blocks_, Content{});
     } else {
-      overwrite(rank_index, part.block, copy.name(), {});
+      overwrite(rank, part.block, copy.name(), {});
     }
   }
-  rank.copies.push_back(copy);
+  ranks_[rank].copies.push_back(copy);
+}
+
+void RankMemory::check_place_is_free(std::size_t rank, const PlannedCopy& copy,
+                                     std::uint32_t place) const {
+  for (std::size_t each = 0; each < ranks_.size(); ++each) {
+    for (const PlannedCopy& other : ranks_[each].copies) {
+      const bool both_read = !copy.is_store && !other.is_store;
+      if (both_read || !other.is_under_way() || may_overlap(copy, other, each != rank)) continue;
+      if (!contains(other.parts, place, &CopyPart::place)) continue;
+      broken_rule(
+          *(copy.is_store ? words_.a_place_has_one_writer : words_.a_load_reads_what_is_complete),
+          on_rank(each, words_.place, place), "no other copy under way",
+          other.name() + ", under " + copy.name());
+    }
+  }
+}
+
+/// A slower rank may still have older copies.
+bool RankMemory::may_overlap(const PlannedCopy& copy, const PlannedCopy& other,
+                             bool is_elsewhere) const {
+  if (words_.shares_places) return other.serial == copy.serial;
+  return is_elsewhere && (copy.is_store || other.serial == copy.serial);
+}
+
+void RankMemory::check_source(std::size_t rank, const PlannedCopy& copy,
+                              const CopyPart& part) const {
+  const Content& source =
+      copy.is_store ? ranks_[rank].blocks[part.block] : place(rank, part.place, part.sub_block);
+  if (!part.content || passes_for(source, *part.content)) return;
+  broken_rule(*words_.copies_are_as_planned,
+              copy.is_store ? on_rank(rank, words_.block, part.block)
+                            : on_rank(rank, words_.place, part.place),
+              to_text(*part.content), to_text(source) + ", under " + copy.name());
 }
 
 void RankMemory::end(Rank& rank, PlannedCopy& copy, bool success) {
@@ -207,14 +210,14 @@ void RankMemory::end(Rank& rank, PlannedCopy& copy, bool success) {
   for (const CopyPart& part : copy.parts) {
     Content& place = rank.places[part.place * num_sub_blocks_ + part.sub_block];
     Content& block = rank.blocks[part.block];
-    (copy.is_store ? place : block) = !success ? Content{} : copy.is_store ? block : place;
+    Content& target = copy.is_store ? place : block;
+    target = !success ? Content{} : copy.is_store ? block : place;
   }
 }
 
 const PlannedCopy* RankMemory::copy_over(std::size_t rank, BlockId block) const {
   for (const PlannedCopy& copy : ranks_[rank].copies) {
-    if (copy.is_under_way() && std::ranges::count(copy.parts, block, &CopyPart::block) > 0)
-      return &copy;
+    if (copy.is_under_way() && contains(copy.parts, block, &CopyPart::block)) return &copy;
   }
   return nullptr;
 }

@@ -13,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/connectors/kv_output_aggregator.h"
 #include "contract/engine/engine_target.h"
 #include "contract/scheduler/scheduler.h"
 #include "properties/core/divergence.h"
@@ -63,11 +62,10 @@ using WorkerTables = std::map<std::string, BlocksByGroup>;
 void take_in_step(const SchedulerObservation& shown, const SchedulerConfig& config,
                   WorkerTables& tables, StepOnBlocks& step);
 
-/// Sets runs to what they have computed for good where there are drafts: from the last token
-/// sampled before, even if the step was planned to begin later, up to the last accepted draft.
-/// Without outputs of the request, up to its last known token. sequences: with the tokens of the
-/// outputs.
-void settle(std::vector<Run>& runs, const Sequences& sequences,
+/// With drafts, sets runs to what they have computed for good: from the last token sampled before,
+/// even if the step was planned to begin later, up to the last accepted draft. Without outputs of
+/// the request, up to its last known token. sequences: with the tokens of the outputs.
+void settle(std::vector<Run>& runs, const SchedulerConfig& config, const Sequences& sequences,
             const std::vector<RequestOutput>& outputs);
 
 /// Blocks that are in no shown table.
@@ -123,6 +121,7 @@ class RankMemory {
   void zero(std::size_t rank, const StepOnBlocks& step, const Sequences& sequences);
   /// All requests write their tokens, then all read what they attend to.
   void compute(std::size_t rank, const StepOnBlocks& step, const Sequences& sequences);
+  /// Checks the places and the sources, then forgets what the copy will write.
   void submit(std::size_t rank, const PlannedCopy& copy);
 
   void end(Rank& rank, PlannedCopy& copy, bool success);
@@ -131,6 +130,11 @@ class RankMemory {
   std::uint32_t num_sub_blocks_;
 
  private:
+  /// A place that a copy writes has no other copy under way; one that a load reads, no store.
+  void check_place_is_free(std::size_t rank, const PlannedCopy& copy, std::uint32_t place) const;
+  bool may_overlap(const PlannedCopy& copy, const PlannedCopy& other, bool is_elsewhere) const;
+  /// It has the content that the plan expects.
+  void check_source(std::size_t rank, const PlannedCopy& copy, const CopyPart& part) const;
   /// A copy under way that reads or writes the block; null: none.
   const PlannedCopy* copy_over(std::size_t rank, BlockId block) const;
   void overwrite(std::size_t rank, BlockId block, const std::string& who, const Content& content);

@@ -5,10 +5,8 @@
 #include "properties/engine/rooms.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -183,12 +181,7 @@ class SchedulerRules {
     planned_now_ = std::holds_alternative<Schedule>(command);
     if (planned_now_) ++num_steps_;
     take_calls();
-    const StepRounds::Round* round = rounds_.take(command, shown(), num_base_blocks());
-    if (round && !kRoundsOfEquals(have_equals(round->preempted))) {
-      broken("steps_do_not_go_round", "preempted", "steps that make progress",
-             phrase("the state of " + std::to_string(round->num_steps) +
-                    " steps ago; preempted meanwhile: " + joined(round->preempted)));
-    }
+    check_rounds(command);
     if (const auto* added = std::get_if<AddRequest>(&command)) {
       add(*added);
     } else if (const auto* handed_over = std::get_if<HandOver>(&command)) {
@@ -201,24 +194,15 @@ class SchedulerRules {
     } else if (const auto* update = std::get_if<Update>(&command)) {
       check_update(*update, before);
     } else if (std::holds_alternative<Poll>(command)) {
-      if (!observation().invalid_blocks.has_value()) return;
-      const auto step =
-          std::ranges::find_if(in_flight_, [](const Step& each) { return !each.invalid_blocks; });
-      if (step != in_flight_.end()) step->invalid_blocks = *observation().invalid_blocks;
-      for (const std::string& name : *observation().finished_recving) {
-        if (Track* track = find(name)) track->is_loading = false;
-      }
+      if (observation().invalid_blocks.has_value()) take_poll();
     } else if (const auto* compiled = std::get_if<GrammarCompiled>(&command)) {
       if (Track* track = find(compiled->request)) track->is_blocked = false;
     } else if (const auto* ended = std::get_if<FinishRequests>(&command)) {
       for (const std::string& name : ended->requests) {
-        Track* track = find(name);
-        if (track && track->is_unfinished) end(*track);
+        if (Track* track = find(name)) end(*track);
       }
     } else if (std::holds_alternative<FinishAllRequests>(command)) {
-      for (RequestNumber number : there_) {
-        if (tracks_[number].is_unfinished) end(tracks_[number]);
-      }
+      for (RequestNumber number : there_) end(tracks_[number]);
     } else if (const auto* paused = std::get_if<SetPauseState>(&command)) {
       pause_state_ = paused->state;
     } else if (std::holds_alternative<Drain>(command)) {
@@ -385,6 +369,7 @@ class SchedulerRules {
   }
 
   void end(Track& track) {
+    if (!track.is_unfinished) return;
     track.is_unfinished = false;
     track.is_held = track.is_held || track.is_loading;
     --num_unfinished_;
@@ -427,6 +412,14 @@ class SchedulerRules {
   }
 
   // ---- A step is planned. ----
+
+  void check_rounds(const Command& command) {
+    const StepRounds::Round* const round = rounds_.take(command, shown(), num_base_blocks());
+    if (!round || kRoundsOfEquals(have_equals(round->preempted))) return;
+    broken("steps_do_not_go_round", "preempted", "steps that make progress",
+           phrase("the state of " + std::to_string(round->num_steps) +
+                  " steps ago; preempted meanwhile: " + joined(round->preempted)));
+  }
 
   void check_step() {
     if (!std::is_permutation(ended_.begin(), ended_.end(), shown().finished->begin(),
@@ -526,6 +519,16 @@ class SchedulerRules {
 
   // ---- A step comes back. ----
 
+  /// On a device, all ranks were polled for the oldest step that was not.
+  void take_poll() {
+    const auto step =
+        std::ranges::find_if(in_flight_, [](const Step& each) { return !each.invalid_blocks; });
+    if (step != in_flight_.end()) step->invalid_blocks = *observation().invalid_blocks;
+    for (const std::string& name : *observation().finished_recving) {
+      if (Track* track = find(name)) track->is_loading = false;
+    }
+  }
+
   void check_update(const Update& command, const SchedulerObservation* before) {
     ++num_updates_;
     Step step;
@@ -561,39 +564,42 @@ class SchedulerRules {
 
   /// Blocks whose load failed. Loading and running requests are checked separately.
   void check_failed_blocks(const std::vector<BlockId>& blocks, const SchedulerObservation& before) {
-    const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
     for (RequestStatus status : {RequestStatus::kWaitingForRemoteKVs, RequestStatus::kRunning}) {
-      for (BlockId block : blocks) {
-        const RequestState* counted_by = nullptr;
-        bool goes_back = false;
-        for (const RequestState& state : *before.requests) {
-          Track* const track = find(state.id);
-          const BlocksByGroup* const table = find_table(*before.tables, state.id);
-          if (state.status != status || !track || !table) continue;
-          const auto at = std::ranges::find(table->front(), block);
-          const auto first = static_cast<std::uint32_t>(at - table->front().begin()) * block_size;
-          if (at == table->front().end() || first >= state.num_computed_tokens) continue;
-          const RequestState* const now = find_state(shown(), state.id);
-          goes_back =
-              goes_back || !now || is_finished(now->status) || now->num_computed_tokens <= first;
-          // Tokens planned by a step in flight may be computed already, if that step is stale.
-          const std::uint32_t num_computed =
-              state.num_computed_tokens -
-              std::min(state.num_computed_tokens, track->num_planned_tokens);
-          if (first >= num_computed) continue;
-          counted_by = &state;
-          if (status != RequestStatus::kRunning) continue;
-          for (const RequestOutput& output : *shown().outputs) {
-            if (output.request != state.id || output.tokens.empty()) continue;
-            broken("failed_blocks_are_computed_again", "outputs", phrase("none of " + state.id),
-                   to_value(output.tokens));
-          }
-        }
-        if (!counted_by || goes_back) continue;
-        broken("failed_blocks_are_computed_again", "requests",
-               "block " + std::to_string(block) + " to be computed again", *shown().requests);
+      for (BlockId block : blocks) check_failed_block(block, status, before);
+    }
+  }
+
+  void check_failed_block(BlockId block, RequestStatus status, const SchedulerObservation& before) {
+    const std::uint32_t block_size = config_.kv_cache.groups.front().block_size;
+    bool is_counted = false;
+    bool goes_back = false;
+    for (const RequestState& state : *before.requests) {
+      Track* const track = find(state.id);
+      const BlocksByGroup* const table = find_table(*before.tables, state.id);
+      if (state.status != status || !track || !table) continue;
+      const auto at = std::ranges::find(table->front(), block);
+      const auto first = static_cast<std::uint32_t>(at - table->front().begin()) * block_size;
+      if (at == table->front().end() || first >= state.num_computed_tokens) continue;
+      const RequestState* const now = find_state(shown(), state.id);
+      goes_back |= !now || is_finished(now->status) || now->num_computed_tokens <= first;
+      if (first >= num_surely_computed(state, *track)) continue;
+      is_counted = true;
+      if (status != RequestStatus::kRunning) continue;
+      for (const RequestOutput& output : *shown().outputs) {
+        if (output.request != state.id || output.tokens.empty()) continue;
+        broken("failed_blocks_are_computed_again", "outputs", phrase("none of " + state.id),
+               to_value(output.tokens));
       }
     }
+    if (!is_counted || goes_back) return;
+    broken("failed_blocks_are_computed_again", "requests",
+           "block " + std::to_string(block) + " to be computed again", *shown().requests);
+  }
+
+  /// Without the tokens that steps in flight plan: a stale step may have computed them already.
+  static std::uint32_t num_surely_computed(const RequestState& state, const Track& track) {
+    return state.num_computed_tokens -
+           std::min(state.num_computed_tokens, track.num_planned_tokens);
   }
 
   void check_output(const Update& command, std::size_t at, const Step& step) {
@@ -605,19 +611,7 @@ class SchedulerRules {
              output.request);
     }
     track->output_update = num_updates_;
-
-    // What was sampled. On a device the model decides the tokens and their number: unknown here.
-    std::vector<TokenId> sampled;
-    const auto planned = std::ranges::find_if(step.requests, [&](const Planned& each) {
-      return each.samples && &tracks_[each.number] == track;
-    });
-    if (planned != step.requests.end()) {
-      const std::uint32_t accepted = setup_.device ? planned->num_spec_tokens : command.accepted;
-      sampled.assign(1 + std::min(accepted, planned->num_spec_tokens), command.token);
-    }
-    for (const Sample& sample : command.samples) {
-      if (sample.request == output.request) sampled = sample.tokens;
-    }
+    const std::vector<TokenId> sampled = sampled_of(*track, command, step);
     const std::vector<TokenId>& tokens = output.tokens;
     const bool is_sampled =
         tokens.size() <= sampled.size() &&
@@ -626,25 +620,45 @@ class SchedulerRules {
     if (tokens.empty() && !is_finished(output.status)) {
       broken("outputs_come_from_steps", place + ".tokens", "some, or an end", tokens);
     }
-
-    const AddRequest& limits = track->limits;
     track->request->append_output_token_ids(tokens);
-    for (std::size_t index = 0; index < tokens.size(); ++index) {
-      const std::uint32_t num_tokens = size_of(track->request->all_token_ids()) - size_of(tokens) +
-                                       static_cast<std::uint32_t>(index) + 1;
-      const std::uint32_t num_outputs = num_tokens - track->num_prompt_tokens;
-      const TokenId token = tokens[index];
+    check_end(*track, output, place);
+    if (is_finished(output.status)) end(*track);
+  }
+
+  /// On a device the model decides the tokens and their number: unknown here.
+  std::vector<TokenId> sampled_of(const Track& track, const Update& command,
+                                  const Step& step) const {
+    for (const Sample& sample : command.samples) {
+      if (sample.request == track.limits.id) return sample.tokens;
+    }
+    const auto planned = std::ranges::find_if(step.requests, [&](const Planned& each) {
+      return each.samples && &tracks_[each.number] == &track;
+    });
+    if (planned == step.requests.end()) return {};
+    const std::uint32_t accepted = setup_.device ? planned->num_spec_tokens : command.accepted;
+    return std::vector<TokenId>(1 + std::min(accepted, planned->num_spec_tokens), command.token);
+  }
+
+  /// A request ends at the first token that its limits name, and only there. The track has the
+  /// output.
+  void check_end(const Track& track, const RequestOutput& output, const std::string& place) const {
+    const AddRequest& limits = track.limits;
+    const std::uint32_t num_before =
+        size_of(track.request->all_token_ids()) - size_of(output.tokens);
+    for (std::uint32_t index = 0; index < output.tokens.size(); ++index) {
+      const std::uint32_t num_tokens = num_before + index + 1;
+      const std::uint32_t num_outputs = num_tokens - track.num_prompt_tokens;
+      const TokenId token = output.tokens[index];
       const bool stops = num_outputs >= limits.min_tokens &&
                          (token == limits.eos_token || contains(limits.stop_tokens, token));
       const bool must_end =
           stops || num_outputs >= limits.max_tokens || num_tokens >= config_.kv_cache.max_model_len;
-      const bool ends = index + 1 == tokens.size() && is_finished(output.status);
+      const bool ends = index + 1 == output.tokens.size() && is_finished(output.status);
       if (must_end == ends) continue;
       broken("outputs_come_from_steps", place + ".status",
              must_end ? "an end at token " + std::to_string(token) : "no end yet",
              std::string(to_text(output.status)));
     }
-    if (is_finished(output.status)) end(*track);
   }
 
   void check_events() {
@@ -777,28 +791,25 @@ class SchedulerRules {
     read("skipped_waiting", *shown().skipped_waiting, Place::kWaiting);
   }
 
+  static std::string place_of(const Track& track, std::string_view member = "") {
+    return "requests[" + track.shown->id + "]" + std::string(member);
+  }
+
   void check_request(Track& track) {
     const RequestState& state = *track.shown;
-    const std::string& name = state.id;
-    const auto wrong = [&](Rule rule, std::string_view member, std::uint32_t expected,
-                           std::uint32_t actual) {
-      broken(rule, "requests[" + name + "]." + std::string(member), expected, actual);
-    };
     const std::uint32_t num_tokens = size_of(track.request->all_token_ids());
     if (state.num_tokens != num_tokens) {
-      wrong("tokens_add_up", "num_tokens", num_tokens, state.num_tokens);
+      broken("tokens_add_up", place_of(track, ".num_tokens"), num_tokens, state.num_tokens);
     }
     const bool loads = state.status == RequestStatus::kWaitingForRemoteKVs;
     if (track.is_loading && (!track.table || loads != track.is_unfinished)) {
-      broken("a_load_keeps_its_blocks", "requests[" + name + "]",
-             "one that waits for its load, with blocks", std::string(to_text(state.status)));
+      broken("a_load_keeps_its_blocks", place_of(track), "one that waits for its load, with blocks",
+             std::string(to_text(state.status)));
     }
     if (!track.is_unfinished) {
-      const bool may_stay = !track.is_released && (track.is_held || setup_.has_workers());
-      if (may_stay) return;
-      broken("a_finished_request_is_let_go", "requests", "none of " + name, *shown().requests);
+      if (!track.is_released && (track.is_held || setup_.has_workers())) return;
+      broken("a_finished_request_is_let_go", "requests", "none of " + state.id, *shown().requests);
     }
-
     // With workers a load shows only as a status.
     if (state_was_seen_ && loads && track.shown_status != RequestStatus::kWaitingForRemoteKVs) {
       track.is_loading = true;
@@ -806,38 +817,38 @@ class SchedulerRules {
     track.shown_status = state.status;
     track.num_shown_computed = state.num_computed_tokens;
 
-    const std::uint32_t num_computed =
-        state.num_computed_tokens - std::min(state.num_computed_tokens, track.num_planned_tokens);
     const std::uint32_t most = num_tokens - (loads ? 0 : 1);
-    if (num_computed > most) {
-      wrong("tokens_add_up", "num_computed_tokens", most + track.num_planned_tokens,
-            state.num_computed_tokens);
+    if (num_surely_computed(state, track) > most) {
+      broken("tokens_add_up", place_of(track, ".num_computed_tokens"),
+             most + track.num_planned_tokens, state.num_computed_tokens);
     }
-    // A request that is new in this step may get the places of drafts one step later.
     const bool is_planned = planned_now_ && track.scheduled_step == num_steps_;
-    const std::uint32_t num_lookahead =
-        is_planned && !track.is_reported_whole ? config_.num_lookahead_tokens() : 0;
+    // A request that is new in this step may get the places of drafts one step later.
+    const bool has_lookahead = is_planned && !track.is_reported_whole;
+    check_places_of(track, has_lookahead ? config_.num_lookahead_tokens() : 0);
+    if (is_planned) check_report(track);
+    check_keys(track);
+  }
+
+  void check_places_of(const Track& track, std::uint32_t num_lookahead) const {
+    const std::uint32_t num_slots =
+        std::min(track.num_shown_computed + num_lookahead, config_.kv_cache.max_model_len);
     for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
       const KVCacheSpec& spec = config_.kv_cache.groups[group];
       if (kv_cache::is_mamba_align(spec)) continue;  // it holds states, not tokens
-      const std::uint32_t num_slots =
-          std::min(state.num_computed_tokens + num_lookahead, config_.kv_cache.max_model_len);
       const std::uint32_t least = kv_cache::blocks_for(num_slots, spec.block_size);
       const std::uint32_t length = track.table ? size_of((*track.table)[group]) : 0;
-      if (length < least) {
-        broken("computed_tokens_have_blocks", "tables[" + name + "][" + std::to_string(group) + "]",
-               std::to_string(least) + " places", std::to_string(length) + " places");
-      }
+      if (length >= least) continue;
+      broken("computed_tokens_have_blocks", element("tables[" + track.shown->id + "]", group),
+             std::to_string(least) + " places", std::to_string(length) + " places");
     }
-    if (is_planned) check_report(track);
-    check_keys(track);
   }
 
   void check_report(const Track& track) const {
     const std::uint32_t num_computed = track.num_reported_computed + track.num_scheduled_tokens;
     if (track.shown->num_computed_tokens != num_computed) {
-      broken("workers_know_the_tables", "requests[" + track.shown->id + "].num_computed_tokens",
-             num_computed, track.shown->num_computed_tokens);
+      broken("workers_know_the_tables", place_of(track, ".num_computed_tokens"), num_computed,
+             track.shown->num_computed_tokens);
     }
     for (GroupId group = 0; group < config_.kv_cache.groups.size(); ++group) {
       // Mamba moves its states along.
@@ -943,9 +954,8 @@ class SchedulerRules {
   /// Whether a step that plans nothing has nothing to wait for. A finished request has blocks until
   /// it is let go.
   bool waits_for_nothing() const {
-    const bool has_scripted = std::ranges::any_of(setup_.children, [](const ChildSetup& child) {
-      return child.kind == ConnectorKind::kScripted;
-    });
+    const bool has_scripted =
+        contains(setup_.children, ConnectorKind::kScripted, &ChildSetup::kind);
     return pause_state_ == PauseState::kUnpaused &&
            !observation().of(role_).never_fits.has_value() &&
            !is_anything_under_way(observation(), role_) &&

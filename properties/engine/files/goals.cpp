@@ -17,7 +17,6 @@
 #include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
-#include "properties/core/invariant_values.h"
 #include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/shown_requests.h"
 

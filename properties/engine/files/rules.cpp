@@ -218,8 +218,8 @@ class Invariants final : public Rules {
     for (const bool store : {false, true}) {
       const std::string_view member = store ? "saved" : "loaded";
       const std::vector<FileCopy>& copies = store ? *shown().saved : *shown().loaded;
-      const auto num_planned = static_cast<std::size_t>(std::ranges::count_if(
-          step.transfers, [&](const FileTransfer& transfer) { return transfer.store == store; }));
+      const auto num_planned =
+          static_cast<std::size_t>(std::ranges::count(step.transfers, store, &FileTransfer::store));
       const std::size_t num_copies = num_planned * spec().num_all_layers();
       if (copies.size() > num_copies || (copies.size() < num_copies && shown().failed->empty())) {
         broken("workers_do_what_was_planned", std::string(member) + ", how many",

@@ -86,14 +86,11 @@ bool is_read_under_way(const Observation& shown) {
 }
 
 bool has_read_failed(const Observation& shown) {
-  return std::ranges::any_of(shown.reads.or_empty(), [](const ReadState& read) {
-    return read.progress == TransferProgress::kFailed;
-  });
+  return contains(shown.reads.or_empty(), TransferProgress::kFailed, &ReadState::progress);
 }
 
 bool has_file_transfer(const EngineObservation& shown, bool store) {
-  return std::ranges::any_of(shown.file_transfers.or_empty(),
-                             [&](const FileTransfer& each) { return each.store == store; });
+  return contains(shown.file_transfers.or_empty(), store, &FileTransfer::store);
 }
 
 template <class Is>

@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/engine/engine_target.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/divergence.h"
@@ -77,9 +78,7 @@ bool is_shutdown(const ConnectorCall& call) { return call.method == "shutdown"; 
 class Invariants final : public Rules {
  public:
   explicit Invariants(const EngineSetup& setup) : setup_(setup) {
-    const bool has_scripted = std::ranges::any_of(setup.children, [](const ChildSetup& child) {
-      return child.kind == ConnectorKind::kScripted;
-    });
+    const bool has_scripted = contains(setup.children, ConnectorKind::kScripted, &ChildSetup::kind);
     if (setup.nixl && !kBesideScripted(has_scripted)) nixl_ = nixl::rules().make(setup);
   }
 

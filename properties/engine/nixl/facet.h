@@ -4,7 +4,6 @@
 /// observations.
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -274,7 +274,7 @@ class Invariants final : public Rules {
     for (const RequestOutput& output : outputs) {
       for (const TokenId token : output.tokens) sequences_[output.request].append(token);
     }
-    if (setup_.scheduler().num_speculative_tokens > 0) settle(step.runs, sequences_, outputs);
+    settle(step.runs, setup_.scheduler(), sequences_, outputs);
     run(role, step);
     if (role == EngineRole::kProducer) return check_sent(step);
     check_received(step);
@@ -379,8 +379,7 @@ class Invariants final : public Rules {
       if (!receive.local_blocks.empty()) known_.at(receive.request).load = Load::kReading;
     }
     const auto is_read = [&](const std::string& name) {
-      return std::ranges::any_of(*shown().reads,
-                                 [&](const ReadState& read) { return read.request == name; });
+      return contains(*shown().reads, name, &ReadState::request);
     };
     for (const std::string& name : *shown().finished_recving) {
       const auto at = known_.find(name);
@@ -433,9 +432,7 @@ class Invariants final : public Rules {
       if (receive.local_blocks.empty()) readers[receive.remote_request];
     }
     for (const NoticeState& notice : *shown().notices) {
-      const bool is_new = std::ranges::none_of(*before()->notices, [&](const NoticeState& other) {
-        return other.notice == notice.notice;
-      });
+      const bool is_new = !contains(*before()->notices, notice.notice, &NoticeState::notice);
       if (!is_new || notice.is_heartbeat) continue;
       for (const std::string& name : notice.requests) {
         const auto at = readers.find(name);

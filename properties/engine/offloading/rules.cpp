@@ -14,7 +14,6 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -108,7 +107,7 @@ std::string slot_name(SlotId slot) { return "slot " + std::to_string(slot); }
 }
 
 bool has_slot(const Copy& copy, SlotId slot) {
-  return std::ranges::any_of(copy.parts, [&](const CopyPart& part) { return part.place == slot; });
+  return contains(copy.parts, slot, &CopyPart::place);
 }
 
 /// A planned step as the workers get it.
@@ -486,9 +485,7 @@ class Invariants final : public Rules {
     for (const RequestOutput& output : *shown().outputs) {
       if (known_.count(output.request) > 0) append(output.request, output.tokens);
     }
-    if (setup_.scheduler.num_speculative_tokens > 0) {
-      settle(step.runs, sequences_, *shown().outputs);
-    }
+    settle(step.runs, setup_.scheduler, sequences_, *shown().outputs);
     Report report;
     copies_.run(step, sequences_, report);
     in_flight_.pop_front();
@@ -757,10 +754,8 @@ class Invariants final : public Rules {
     const bool is_idle = shown().num_running == 0 && pause_state_ == PauseState::kUnpaused &&
                          in_flight_.size() == 1 && tier_jobs_.empty() &&
                          !copies_.has([](const Copy&) { return true; });
-    const auto num_for_grammar =
-        std::ranges::count_if(*shown().requests, [](const RequestState& state) {
-          return state.status == RequestStatus::kWaitingForGrammar;
-        });
+    const auto num_for_grammar = std::ranges::count(
+        *shown().requests, RequestStatus::kWaitingForGrammar, &RequestState::status);
     const bool waits = shown().num_waiting + shown().num_skipped_waiting >
                        static_cast<std::size_t>(num_for_grammar);
     const bool is_stuck = is_idle && waits && !goes_on && !kPutOffForEver(is_anyone_put_off_);

@@ -17,7 +17,6 @@
 #include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
-#include "properties/core/invariant_values.h"
 #include "properties/engine/drafts_in_flight.h"
 #include "properties/engine/rank_progress.h"
 
@@ -124,8 +123,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       return transfer.store && contains(jobs, transfer.job);
     };
     const auto runs_on = [&](const DeviceTransfer& transfer) {
-      return std::ranges::any_of(
-          *after().scheduled, [&](const auto& entry) { return entry.request == transfer.request; });
+      return contains(*after().scheduled, transfer.request, &ScheduledRequest::request);
     };
     add("window_flushed", !was_reset_ && std::ranges::any_of(in_flight_, [&](const auto& transfer) {
           return is_flushed(transfer) && runs_on(transfer);

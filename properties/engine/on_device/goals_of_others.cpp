@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "properties/engine/drafts_in_flight.h"
@@ -104,10 +105,7 @@ class CounterOfOthers : public GoalCounter<EngineTarget, kGoalsOfOthers> {
   bool is_of_simple(const DeviceTransfer& transfer) const {
     return setup().is_of_simple(transfer.job);
   }
-  bool has_load() const {
-    return std::ranges::any_of(in_flight_,
-                               [](const DeviceTransfer& transfer) { return !transfer.store; });
-  }
+  bool has_load() const { return contains(in_flight_, false, &DeviceTransfer::store); }
 
   void count_under_way() {
     bool is_there[2][2] = {};  // of the simple connector, of a store

@@ -5,7 +5,6 @@
 #include "properties/engine/rooms.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -14,11 +13,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "contract/core/lists.h"
-#include "properties/core/invariant_values.h"
 #include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/group_draws.h"
 #include "properties/targets/rooms.h"
@@ -207,9 +204,7 @@ class ScriptedDraws final : public Draws {
     for (const ConnectorCall& call : now.connector_calls.or_empty()) {
       if (call.method != "update_state_after_alloc" || call.num_tokens == 0) continue;
       const auto& step = picture.engine().in_flight.back();
-      const bool is_scheduled = std::ranges::any_of(step, [&](const ScheduledRequest& scheduled) {
-        return scheduled.request == call.request;
-      });
+      const bool is_scheduled = contains(step, call.request, &ScheduledRequest::request);
       if (is_scheduled) loaded.push_back(call.request);
     }
   }
@@ -281,9 +276,8 @@ void draw_cache(Choices& choices, Config& config) {
   if (config.hash_block_size > kSmallBlockMax) {
     config.max_num_batched_tokens += 2 * config.hash_block_size;
   }
-  const bool has_cross = std::ranges::any_of(config.groups, [](const KVCacheSpec& spec) {
-    return spec.kind == KVCacheSpecKind::kCrossAttention;
-  });
+  const bool has_cross =
+      contains(config.groups, KVCacheSpecKind::kCrossAttention, &KVCacheSpec::kind);
   if (has_cross || choices.once_in(2)) {
     config.groups = {full(config.hash_block_size)};
     config.retention_interval.reset();

@@ -63,8 +63,7 @@ constexpr Goal kGoals[] = {
 using detail::find_table;
 
 bool has_cpu_key(const Observation& observation, const std::string& key) {
-  return std::ranges::any_of(*observation.cpu.keys,
-                             [&](const BlockHash& each) { return each == key; });
+  return contains(*observation.cpu.keys, key);
 }
 
 /// The place of a block in a table of the group; nothing if it is not there.

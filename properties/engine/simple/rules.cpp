@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "contract/connectors/simple/simple_cpu_offload.h"
+#include "contract/core/lists.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/pool/request.h"
@@ -239,9 +240,7 @@ class Invariants final : public Rules {
     for (const RequestOutput& output : *shown().outputs) {
       if (requests_.contains(output.request)) append(output.request, output.tokens);
     }
-    if (setup_.scheduler().num_speculative_tokens > 0) {
-      settle(step.runs, sequences_, *shown().outputs);
-    }
+    settle(step.runs, setup_.scheduler(), sequences_, *shown().outputs);
     copies_.run(step, sequences_);
     if (step.need_flush) {
       for (const Copy& copy : shown().copies.or_empty()) {
@@ -384,8 +383,7 @@ class Invariants final : public Rules {
     for (const Pin& pin : *shown().pins) {
       add(pin.cpu_blocks, cpu);
       const bool is_there =
-          std::ranges::any_of(*shown().requests,
-                              [&](const RequestState& state) { return state.id == pin.request; }) &&
+          contains(*shown().requests, pin.request, &RequestState::id) &&
           std::ranges::all_of(pin.cpu_blocks, [&](BlockId block) { return block < cpu.size(); });
       if (is_there) continue;
       broken("cpu_holds_are_explained", "pins", "blocks for known requests", pin.request);
