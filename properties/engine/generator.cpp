@@ -424,10 +424,8 @@ class Generator final : public GeneratorFor<EngineTarget> {
     if (!picture_.are_gone()) num_last_ = 0;
     const std::uint32_t at = picture_.are_gone() ? num_last_++ : 0;
     if (at >= num_steps && at < num_steps + num_engines) {
-      ResetPrefixCache command;
-      command.reset_connector = true;
-      command.engine = static_cast<EngineRole>(at - num_steps);
-      return command;
+      return ResetPrefixCache{static_cast<EngineRole>(at - num_steps),
+                              /*reset_running_requests=*/false, /*reset_connector=*/true};
     }
     if (at < 2 * num_steps + num_engines) return step(role, calm);
     for (const EngineRole last : kEngineRoles) {
@@ -454,8 +452,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
         return add(role, choices);
       case Action::kFinish: {
         if (engine.known.empty()) break;
-        FinishRequests command;
-        command.engine = role;
+        FinishRequests command{role, {}};
         for (std::uint32_t count = 1 + skewed(choices, 3); count > 0; --count) {
           command.requests.push_back(pick(choices, engine.known).id);
         }
@@ -469,14 +466,13 @@ class Generator final : public GeneratorFor<EngineTarget> {
         return SetPauseState{role,
                              choices.once_in(2) ? PauseState::kPausedAll : PauseState::kPausedNew};
       case Action::kReset: {
-        ResetPrefixCache command;
+        ResetPrefixCache command{role};
         command.reset_connector = choices.once_in(4);
         // The scheduler's own draws add it to Assembly::kScheduler.
         const Config& config = picture_.config;
         const bool is_scheduler = assembly_of(config) == Assembly::kScheduler;
         command.reset_running_requests =
             !is_scheduler && !config.connector<offloading::Record>() && choices.once_in(3);
-        command.engine = role;
         for (const auto& facet : draws_) facet->add_to(command, picture_, choices);
         return command;
       }

@@ -66,10 +66,8 @@ void Facet::observe_report(const AggregatedOutput& report, Observed& observed) {
   stats.clear();
   for (const TransferOperationsOfClass& of_class : report.stats_of_children) {
     for (const TransferOperations& operations : of_class.stats) {
-      ClassStats& shown = stats.emplace_back();
-      shown.connector_class = of_class.connector_class;
-      shown.type = operations.transfer_type;
-      for (const OffloadingOperationMetrics& op : operations.ops) shown.sizes.push_back(op.op_size);
+      stats.push_back({of_class.connector_class, operations.transfer_type, {}});
+      for (const auto& op : operations.ops) stats.back().sizes.push_back(op.op_size);
     }
   }
 }

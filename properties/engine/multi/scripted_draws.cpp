@@ -94,11 +94,7 @@ class ScriptedDraws final : public Draws {
     if (static_cast<Action>(place) == Action::kFinishLoading) {
       for (const RequestState& state : picture.of(role_).known) {
         const bool loads = state.status == RequestStatus::kWaitingForRemoteKVs;
-        if (!loads || !choices.once_in(2)) continue;
-        FinishRequests command;
-        command.requests = {state.id};
-        command.engine = role_;
-        return command;
+        if (loads && choices.once_in(2)) return FinishRequests{role_, {state.id}};
       }
       return std::nullopt;
     }

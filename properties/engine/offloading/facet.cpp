@@ -271,15 +271,11 @@ void Facet::observe_transfers(const Engine& engine, Observed& observed) const {
   if (!engine.has_scripted_copies(0)) return;
   std::vector<EngineTransfer>& transfers = observed.transfers.emplace();
   transfers.clear();
-  for (std::size_t rank = 0; rank < engine.ranks.size(); ++rank) {
+  for (std::uint32_t rank = 0; rank < engine.ranks.size(); ++rank) {
     for (const ScriptedTransferEngine::Transfer& each : engine.ranks[rank].copies.transfers()) {
       if (!place_.is_own(each.job.job)) continue;
-      EngineTransfer& transfer = transfers.emplace_back();
-      transfer.rank = static_cast<std::uint32_t>(rank);
-      transfer.job = place_.own(each.job.job);
-      transfer.request = each.job.request;
-      transfer.store = each.job.spec.is_store;
-      transfer.progress = each.progress;
+      transfers.push_back({rank, place_.own(each.job.job), each.job.request, each.job.spec.is_store,
+                           each.progress});
     }
   }
 }

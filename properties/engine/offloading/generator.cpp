@@ -169,11 +169,8 @@ class OffloadingDraws final : public Draws {
     }
     if (!choices.once_in(6)) return std::nullopt;
     if (choices.once_in(6)) return LogStats{role_, choices.below(num_engine_idxs_ + 2)};
-    AdvanceTransfer advance;
-    advance.engine = role_;
-    advance.rank = choices.below(num_ranks_ + 1);
-    advance.job = choices.below(24);
-    advance.progress = static_cast<TransferProgress>(1 + choices.below(3));
+    AdvanceTransfer advance{role_, choices.below(num_ranks_ + 1), choices.below(24),
+                            static_cast<TransferProgress>(1 + choices.below(3))};
     if (!transfers_.empty() && choices.once_in(2)) advance.job = pick(choices, transfers_).job;
     if (advance.progress == TransferProgress::kFailed && is_windowed_) {
       advance.progress = TransferProgress::kPart;
@@ -196,10 +193,7 @@ class OffloadingDraws final : public Draws {
           transfers_[is_newest_first_ ? transfers_.size() - 1 - at : at];
       if (has_ended(transfer) || transfer.rank >= num_ranks_) continue;
       if (!picture.comes(late_in_[transfer.rank], choices)) continue;
-      AdvanceTransfer command;
-      command.engine = role_;
-      command.rank = transfer.rank;
-      command.job = transfer.job;
+      AdvanceTransfer command{role_, transfer.rank, transfer.job};
       command.microseconds = choices.once_in(4) ? 0 : 1 + choices.below(9);
       const bool is_fresh = transfer.progress == TransferProgress::kSubmitted;
       if (is_fresh && choices.once_in(part_in_)) {

@@ -63,14 +63,11 @@ void Facet::observe_copies(const Engine& engine, Observed& observed) const {
   if (!engine.has_scripted_copies(0)) return;
   std::vector<Copy>& copies = observed.copies.emplace();
   copies.clear();
-  for (std::size_t rank = 0; rank < engine.ranks.size(); ++rank) {
+  for (std::uint32_t rank = 0; rank < engine.ranks.size(); ++rank) {
     for (const ScriptedTransferEngine::Transfer& each : engine.ranks[rank].copies.transfers()) {
       if (!place_.is_own(each.job.job)) continue;
-      Copy& copy = copies.emplace_back();
-      copy.rank = static_cast<std::uint32_t>(rank);
-      copy.store = each.job.spec.is_store;
-      copy.event = event_of(place_.own(each.job.job));
-      copy.progress = each.progress;
+      copies.push_back(
+          {rank, each.job.spec.is_store, event_of(place_.own(each.job.job)), each.progress});
     }
   }
 }

@@ -55,10 +55,7 @@ class CopyDraws final : public Draws {
       if (tried[direction][copy.rank]) continue;
       tried[direction][copy.rank] = true;
       if (!picture.comes(late_in_[direction][copy.rank], choices)) continue;
-      AdvanceCopy command;
-      command.engine = role_;
-      command.rank = copy.rank;
-      command.store = copy.store;
+      AdvanceCopy command{role_, copy.rank, copy.store};
       const bool is_fresh = copy.progress == TransferProgress::kSubmitted;
       if (is_fresh && choices.once_in(part_in_)) command.progress = TransferProgress::kPart;
       return command;
@@ -68,12 +65,8 @@ class CopyDraws final : public Draws {
 
   std::optional<Command> bent(Picture& /*picture*/, Choices& choices) override {
     if (!choices.once_in(6)) return std::nullopt;
-    AdvanceCopy advance;
-    advance.engine = role_;
-    advance.rank = choices.below(num_ranks_ + 1);
-    advance.store = choices.once_in(2);
-    advance.progress = static_cast<TransferProgress>(choices.below(4));
-    return advance;
+    return AdvanceCopy{role_, choices.below(num_ranks_ + 1), choices.once_in(2),
+                       static_cast<TransferProgress>(choices.below(4))};
   }
 
  private:
