@@ -139,13 +139,10 @@ class ScriptedDraws final : public Draws {
     if (command.engine != role_ || picture.of(role_).in_flight.empty()) return;
     for (const std::uint32_t child : places_) {
       for (std::uint32_t rank = 0; rank < num_ranks_; ++rank) {
-        ChildReport report;
-        report.child = child;
-        report.rank = rank;
+        const ChildReport nothing{child, rank, {}, {}, {}, {}, {}};
+        ChildReport report = nothing;
         draw_report(picture, choices, report);
-        if (report != ChildReport{child, rank, {}, {}, {}, {}, {}}) {
-          command.reports.push_back(std::move(report));
-        }
+        if (report != nothing) command.reports.push_back(std::move(report));
       }
     }
   }
@@ -269,9 +266,7 @@ class ScriptedDraws final : public Draws {
     const RequestBlocks* table = &pick(choices, tables_);
     for (const Notice& notice : notices_) {
       if (!notice.received || notice.child != report.child || choices.once_in(3)) continue;
-      for (const RequestBlocks& own : tables_) {
-        if (own.request == notice.request) table = &own;
-      }
+      if (const auto* own = find_by(tables_, &RequestBlocks::request, notice.request)) table = own;
     }
     const std::vector<BlockId>& blocks = table->blocks.front();
     if (blocks.empty()) return;

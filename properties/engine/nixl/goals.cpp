@@ -329,10 +329,9 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
   void count_consumers_update() {
     for (auto& [name, reader] : readers_) {
       if (reader.is_reported) continue;
-      reader.has_failed =
-          reader.has_failed || std::ranges::any_of(reader.local_blocks, [&](BlockId block) {
-            return contains(*after().invalid_blocks, block);
-          });
+      reader.has_failed |= std::ranges::any_of(reader.local_blocks, [&](BlockId block) {
+        return contains(*after().invalid_blocks, block);
+      });
     }
     for (const std::string& name : *after().finished_recving) {
       Reader& reader = readers_[name];
