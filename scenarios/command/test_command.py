@@ -460,6 +460,12 @@ class Explain(Command):
         self.assertIn("consumer: ", text)
         self.assertIn("-> scheduled=[(scheduled request=A ", text)
 
+    def test_draws_the_lists_of_a_policy(self):
+        for target, policy, heading in (("eviction", "lru", "blocks, oldest first"),
+                                        ("offload", "arc", "T1 | T2 | B1 | B2, target of T1")):
+            name = self.write("a.kvs", f"target {target}", f"config policy={policy}", "touch keys=[1]")
+            self.assertIn(heading, self.expect(AGREE, "explain", name).stdout, target)
+
     RACE = "cases/worker/races/store_before_compute.kvs"
 
     def test_shows_what_the_device_did(self):

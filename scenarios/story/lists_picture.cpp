@@ -154,8 +154,8 @@ class ListsPicture final : public ScenePicture {
 }  // namespace
 
 std::unique_ptr<ScenePicture> make_lists_picture(const Config& config) {
-  return std::make_unique<ListsPicture>(setting_of<std::string>(config, "policy") ==
-                                        to_text(EvictionPolicy::kARC));
+  return std::make_unique<ListsPicture>(setting_of<EvictionPolicy>(config, "policy") ==
+                                        EvictionPolicy::kARC);
 }
 
 }  // namespace kvfence
