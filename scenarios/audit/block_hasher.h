@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,7 +44,8 @@ class BlockHasher {
   BlockHash none_hash(HashFunction function, std::string_view seed);
 
   /// False: the hash depends on data that events do not carry (with tags, the path of a LoRA adapter;
-  /// the offset of an item), or on more bytes than one frame of a pickle has.
+  /// the offset of an item), or on more bytes than one frame of a pickle has. The parent may be in
+  /// `out`.
   bool hash(HashFunction function, BlockHashView parent, const HashedBlock& block, BlockHash& out);
 
  private:

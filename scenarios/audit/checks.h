@@ -102,12 +102,6 @@ class EventChecker {
     EventRef found_at;
   };
 
-  struct RemovedBlock {
-    HashId id;
-    EventRef stored;
-    EventRef removed;
-  };
-
   struct Space {
     /// Group, medium, locality and ownership.
     std::tuple<std::optional<std::uint32_t>, std::optional<std::string>, std::optional<std::string>,
@@ -115,63 +109,72 @@ class EventChecker {
         key;
     bool is_gpu = true;
     bool holds_chains = true;  ///< the parent of what is held is held
-    std::uint32_t largest_block_size = 0;
-    std::uint64_t held = 0;          ///< hashes with a copy
-    std::uint64_t held_largest = 0;  ///< of them, of whole blocks
-    std::uint64_t depth_max = 0;
     std::uint64_t num_events = 0;
-    std::uint32_t broken_chains = 0;  ///< hashes removed before their children
-    BlockTable blocks;
+    Mirror mirror;
     HashRecipe recipe;
-    std::deque<RemovedBlock> removed;   ///< the last ones
-    std::vector<RemovedBlock> cleared;  ///< by the last clear, sorted by id
-    std::vector<Finding> undecided;     ///< explained if larger blocks come
+    std::vector<Finding> undecided;  ///< explained if larger blocks come
   };
+
+  /// An event on its way through the checks.
+  template <class E>
+  struct Taken {
+    const E& event;
+    EventRef at;
+    Encoding encoding;
+    bool is_scene;
+    Space& space;
+
+    /// Other media are only mirrored.
+    bool is_judged() const { return space.is_gpu && !is_scene; }
+  };
+  using Stored = Taken<StoredEvent>;
+  using Removed = Taken<RemovedEvent>;
 
   template <class E>
   Space& space_of(const E& event);
-  void stored(const StoredEvent& event, EventRef at, Encoding encoding);
-  void removed(const RemovedEvent& event, EventRef at);
-  void cleared(EventRef at);
+  void take_stored(const Stored& now);
+  void take_removed(const Removed& now);
+  void take_clear(EventRef at);
+  void learn_blocks(const Stored& now, bool has_content);
+  void enter(const Stored& now, bool has_content, bool is_judged);
+  void report_undecided(Space& space);
 
-  bool check_counts(const StoredEvent& event, EventRef at, const Space& space);
-  bool check_parent(const StoredEvent& event, EventRef at, Encoding encoding, Space& space);
-  bool check_ancestors(const StoredEvent& event, EventRef at, Space& space);
-  bool check_hashes(const StoredEvent& event, EventRef at, Encoding encoding, Space& space);
-  void check_size(EventRef at, const StoredEvent& event);
-  void enter(const StoredEvent& event, EventRef at, Space& space, bool has_content, bool is_judged);
-  void excuse_wrong(const StoredEvent& event, Space& space);
+  // The rules. Those that return a truth value return whether the event has a finding.
+  bool check_counts(const Stored& now);
+  bool check_parent(const Stored& now);
+  bool check_ancestors(const Stored& now);
+  /// Why a parent, or a hash to remove, is not held; excuses it. None: a clear cleared nothing.
+  template <class E>
+  std::optional<Finding> find_reason(const Taken<E>& now, const EventHash& hash);
+  bool check_hashes(const Stored& now);
+  bool check_content(const Stored& now, const EventHash& hash, std::uint64_t content,
+                     MirrorBlock& block);
+  void check_size(const Stored& now);
 
-  bool find_recipe(const StoredEvent& event, Encoding encoding, Space& space);
-  bool try_recipe(const StoredEvent& event, Encoding encoding, HashRecipe& recipe);
-  bool find_none_hash(const StoredEvent& event, Encoding encoding, Space& space);
+  // Hashes. Those that return a truth value return whether they found what they look for.
+  bool find_recipe(const Stored& now);
+  bool try_functions(const Stored& now);
+  bool try_recipe(const Stored& now, HashRecipe& recipe);
+  void judge_waiting(Space& space);
+  bool find_none_hash(const Stored& now);
+  bool find_parent_digest(const Stored& now, BlockHash& parent);
   std::vector<std::string> seeds() const;
-  bool hash_block(const HashRecipe& recipe, const StoredEvent& event, Encoding encoding,
-                  std::size_t block, BlockHashView parent, BlockHash& out);
-  bool verify(const StoredEvent& event, EventRef at, Encoding encoding, Space& space);
-
-  void report(Rule rule, EventRef at, std::string event, std::string found, std::string expected,
-              std::vector<EventRef> led_there = {});
-  /// What was removed or cleared under this id; null if nothing is remembered.
-  const RemovedBlock* find_removed(const Space& space, HashId id) const;
-  const RemovedBlock* find_cleared(const Space& space, HashId id) const;
-  void forget_blocks(Space& space);
-  /// As forget_blocks; they stay known as cleared.
-  void clear_blocks(Space& space, EventRef at);
+  bool hash_block(const HashRecipe& recipe, const Stored& now, std::size_t block,
+                  BlockHashView parent, BlockHash& out);
+  /// Up to the first that is wrong or cannot be computed; returns how many are right.
+  std::size_t recompute(const Stored& now);
+  void excuse_wrong(const Stored& now);
 
   CheckRules rules_;
   Report report_;
   bool is_certain_ = false;
-  bool is_scene_ = false;
   std::deque<Space> spaces_;  ///< references hold
   BlockHasher hasher_;
   CheckCounts counts_;
-  std::optional<EventRef> cleared_at_;                       ///< none: not cleared
-  std::vector<std::pair<std::size_t, BlockHash>> computed_;  ///< digests of the event's integers
-  std::optional<std::pair<std::size_t, BlockHash>> wrong_;   ///< which hash, and the right one
+  std::optional<EventRef> cleared_at_;  ///< none: not cleared
+  // Of the event at hand, if its hashes were computed again:
+  std::vector<std::pair<std::size_t, BlockHash>> digests_;  ///< of the integers
+  std::optional<std::pair<std::size_t, BlockHash>> wrong_;  ///< which hash, and the right one
 };
-
-/// "BlockStored of 2 hashes, 0x1a2b3c4d5e6f7081..., parent none, 32 tokens in blocks of 16".
-std::string describe(const Event& event);
 
 }  // namespace kvfence::audit

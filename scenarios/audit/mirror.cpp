@@ -5,6 +5,13 @@
 #include <algorithm>
 
 namespace kvfence::audit {
+namespace {
+
+/// Removed hashes that are remembered: as many as are held, within these bounds.
+constexpr std::size_t kRemovedMin = 1024;
+constexpr std::size_t kRemovedMax = 65'536;
+
+}  // namespace
 
 HashId id_of(std::string_view hash_bytes) {
   return XXH3_64bits(hash_bytes.data(), hash_bytes.size());
@@ -87,6 +94,62 @@ std::string_view BlockTable::digest_of(HashId id) const {
   const std::uint32_t number = slots_[slot_of(id)];
   if (number == kNone || digests_[number] == Digest{}) return {};
   return {digests_[number].data(), digest_bytes_};
+}
+
+void Mirror::add(MirrorBlock& block, HashId parent, std::uint32_t block_size) {
+  ++held;
+  if (block_size == largest_block_size) ++held_largest;
+  block.copies = 1;
+  block.block_size = block_size;
+  block.parent = parent;
+  block.whole_until = broken_chains;
+  if (MirrorBlock* const before = parent == 0 ? nullptr : blocks.find(parent)) ++before->children;
+}
+
+void Mirror::remove_copy(MirrorBlock& block, EventRef at, bool is_remembered) {
+  if (--block.copies > 0) return;
+  --held;
+  if (block.block_size == largest_block_size) --held_largest;
+  if (is_remembered) {
+    removed.push_back({block.id, block.stored, at});
+    const std::size_t kept = std::clamp<std::size_t>(held, kRemovedMin, kRemovedMax);
+    while (removed.size() > kept) removed.pop_front();
+  }
+  MirrorBlock* const before = blocks.find(block.parent);
+  if (before != nullptr && before->children > 0) --before->children;
+  if (block.children > 0) ++broken_chains;
+  if (!block.is_excused) blocks.erase(block.id);
+}
+
+void Mirror::forget() {
+  blocks.clear();
+  removed.clear();
+  held = held_largest = depth_max = 0;
+}
+
+void Mirror::clear(EventRef at) {
+  cleared.clear();
+  cleared.reserve(blocks.size());
+  blocks.for_each([&](const MirrorBlock& block) {
+    if (block.copies > 0) cleared.push_back({block.id, block.stored, at});
+  });
+  std::ranges::sort(cleared, {}, &GoneBlock::id);
+  forget();
+}
+
+const GoneBlock* Mirror::find_removed(HashId id) const {
+  const auto found = std::ranges::find(removed.rbegin(), removed.rend(), id, &GoneBlock::id);
+  return found == removed.rend() ? nullptr : &*found;
+}
+
+const GoneBlock* Mirror::find_cleared(HashId id) const {
+  const auto found = std::ranges::lower_bound(cleared, id, {}, &GoneBlock::id);
+  return found == cleared.end() || found->id != id ? nullptr : &*found;
+}
+
+std::size_t Mirror::memory_bytes() const {
+  return blocks.memory_bytes() + removed.size() * sizeof(GoneBlock) +
+         cleared.capacity() * sizeof(GoneBlock);
 }
 
 }  // namespace kvfence::audit

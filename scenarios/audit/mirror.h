@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string_view>
 #include <vector>
 
@@ -73,6 +74,38 @@ class BlockTable {
   std::vector<MirrorBlock> blocks_;   ///< dense: the last one moves into a hole
   std::vector<Digest> digests_;       ///< beside blocks_, or empty
   std::size_t digest_bytes_ = 0;
+};
+
+/// A hash whose last copy is gone, remembered so that a finding can say when.
+struct GoneBlock {
+  HashId id = 0;
+  EventRef stored;
+  EventRef removed;
+};
+
+/// What a space holds, and what it held last.
+struct Mirror {
+  BlockTable blocks;
+  std::uint32_t largest_block_size = 0;
+  std::uint64_t held = 0;          ///< hashes with a copy
+  std::uint64_t held_largest = 0;  ///< of them, of blocks of the largest size
+  std::uint64_t depth_max = 0;
+  std::uint32_t broken_chains = 0;  ///< hashes removed before their children
+  std::deque<GoneBlock> removed;    ///< the last ones
+  std::vector<GoneBlock> cleared;   ///< by the last clear, sorted by id
+
+  /// The first copy of a hash.
+  void add(MirrorBlock& block, HashId parent, std::uint32_t block_size);
+  /// Invalidates the block. Requires: it has a copy.
+  void remove_copy(MirrorBlock& block, EventRef at, bool is_remembered);
+  void forget();
+  /// As forget(); what was held stays known as cleared.
+  void clear(EventRef at);
+
+  /// Null if it is not remembered.
+  const GoneBlock* find_removed(HashId id) const;
+  const GoneBlock* find_cleared(HashId id) const;
+  std::size_t memory_bytes() const;
 };
 
 }  // namespace kvfence::audit
