@@ -1,7 +1,6 @@
 #include "scenarios/audit/auditor.h"
 
 #include <algorithm>
-#include <set>
 
 namespace kvfence::audit {
 namespace {
@@ -33,15 +32,16 @@ Auditor::Channel& Auditor::channel_of(const Arrival& arrival) {
   return channel;
 }
 
+Auditor::Stream::Stream(Auditor& auditor, const Channel& of, std::optional<std::uint32_t> named)
+    : channel(of),
+      rank(named),
+      checker(auditor.rules_.checks,
+              [this, &auditor](Finding finding) { auditor.add(*this, std::move(finding)); }),
+      seen(kSeenKept) {}
+
 Auditor::Stream& Auditor::add_stream(Channel& channel, std::optional<std::uint32_t> rank) {
   if (channel.streams.size() == kStreamsMax) return channel.streams.back();
-  const std::size_t number = channel.streams.size();
-  Stream& stream =
-      channel.streams.emplace_back(rules_.checks, [this, &channel, number](Finding finding) {
-        add(channel, channel.streams[number], std::move(finding));
-      });
-  stream.rank = rank;
-  return stream;
+  return channel.streams.emplace_back(*this, channel, rank);
 }
 
 void Auditor::take(const Arrival& arrival) {
@@ -55,7 +55,7 @@ void Auditor::take(const Arrival& arrival) {
   Channel& channel = channel_of(arrival);
   if (arrival.message.sequence >= kSequenceMax) {
     if (channel.streams.empty()) add_stream(channel, std::nullopt);
-    report(channel, channel.streams.front(), Rule::kMalformed, arrival.message.sequence,
+    report(channel.streams.front(), Rule::kMalformed, arrival.message.sequence,
            "that sequence number", "one that counts from 0");
     return;
   }
@@ -73,7 +73,7 @@ void Auditor::route(Channel& channel, Received& received) {
     // Only its number says which rank it is from.
     if (channel.streams.empty()) add_stream(channel, std::nullopt);
     Stream& stream = with_next != channel.streams.end() ? *with_next : channel.streams.front();
-    return order(channel, stream, received);
+    return order(stream, received);
   }
   const auto own =
       std::find_if(channel.streams.begin(), channel.streams.end(),
@@ -83,10 +83,10 @@ void Auditor::route(Channel& channel, Received& received) {
     const bool is_old = own->has_begun && sequence < own->next &&
                         own->seen[sequence % Stream::kSeenKept].digest != received.digest;
     if (!is_old || sequence == 0 || with_next == channel.streams.end()) {
-      return order(channel, *own, received);
+      return order(*own, received);
     }
   } else if (with_next == channel.streams.end() || received.arrival.follows_cut) {
-    return order(channel, add_stream(channel, rank), received);
+    return order(add_stream(channel, rank), received);
   }
   // The number fits another rank: it is from that rank, or from a new one with the same number. The
   // next message decides.
@@ -107,15 +107,14 @@ void Auditor::resolve(Channel& channel, const Received* next) {
   if (goes_on) {
     std::vector<EventRef> led_there = {{sequence + 1}};
     if (sequence > 0) led_there.insert(led_there.begin(), {sequence - 1});
-    report(channel, other, Rule::kWrongRank, sequence,
-           "a batch of rank " + std::to_string(rank.value_or(0)),
+    report(other, Rule::kWrongRank, sequence, "a batch of rank " + std::to_string(rank.value_or(0)),
            "rank " + std::to_string(other.rank.value_or(0)) + ", whose number it has",
            std::move(led_there));
-    return order(channel, other, doubtful);
+    return order(other, doubtful);
   }
   const auto own = std::find_if(channel.streams.begin(), channel.streams.end(),
                                 [&](const Stream& stream) { return stream.rank == rank; });
-  order(channel, own != channel.streams.end() ? *own : add_stream(channel, rank), doubtful);
+  order(own != channel.streams.end() ? *own : add_stream(channel, rank), doubtful);
 }
 
 // ---- The order of one stream ----
@@ -126,7 +125,7 @@ bool Auditor::Stream::is_of_another(std::uint64_t sequence, HashId digest) const
   return sequence == 0 || next - sequence > kSeenKept;
 }
 
-void Auditor::order(const Channel& channel, Stream& stream, Received& received) {
+void Auditor::order(Stream& stream, Received& received) {
   const std::uint64_t sequence = received.arrival.message.sequence;
   if (!stream.has_begun) {
     stream.has_begun = true;
@@ -134,42 +133,41 @@ void Auditor::order(const Channel& channel, Stream& stream, Received& received) 
     // An audit that joins later does not know what is held; an excerpt has what matters.
     if (sequence == 0 || received.arrival.follows_cut) stream.checker.begin_empty();
   } else if (received.arrival.follows_cut) {
-    release(channel, stream, 0);
+    release(stream, 0);
     stream.next = sequence;
   }
-  if (sequence < stream.next) return take_earlier(channel, stream, received);
+  if (sequence < stream.next) return take_earlier(stream, received);
   if (sequence > stream.next) {
     const auto [at, is_new] = stream.held.try_emplace(sequence, received);
     if (!is_new) {
-      report(channel, stream, Rule::kRepeated, sequence, "it again", "each message once",
-             {{sequence}});
+      report(stream, Rule::kRepeated, sequence, "it again", "each message once", {{sequence}});
     }
-    return release(channel, stream, kHeldMax);
+    return release(stream, kHeldMax);
   }
   if (!stream.held.empty() && !received.arrival.is_replayed) {
-    report(channel, stream, Rule::kReordered, sequence,
+    report(stream, Rule::kReordered, sequence,
            "it after message " + std::to_string(stream.held.rbegin()->first),
            "messages in their order", {{stream.held.rbegin()->first}});
   }
-  apply(channel, stream, received);
-  release(channel, stream, kHeldMax);
+  apply(stream, received);
+  release(stream, kHeldMax);
 }
 
-void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& received) {
+void Auditor::take_earlier(Stream& stream, Received& received) {
   const std::uint64_t sequence = received.arrival.message.sequence;
   Seen& seen = stream.seen[sequence % Stream::kSeenKept];
   if (seen.sequence == sequence && seen.digest == received.digest) {
     if (received.arrival.is_replayed) return;
     // The first one by subscription: a replay was faster.
     const bool is_late = !std::exchange(seen.was_published, true);
-    report(channel, stream, is_late ? Rule::kReordered : Rule::kRepeated, sequence,
+    report(stream, is_late ? Rule::kReordered : Rule::kRepeated, sequence,
            is_late ? "it after message " + std::to_string(stream.next - 1) : "it again",
            is_late ? "messages in their order" : "each message once", {{sequence}});
     return;
   }
   if (!stream.is_of_another(sequence, received.digest)) {
     // It counted as lost; its events are out of date.
-    report(channel, stream, Rule::kReordered, sequence,
+    report(stream, Rule::kReordered, sequence,
            "it after message " + std::to_string(stream.next - 1), "messages in their order",
            {{stream.next - 1}});
     return;
@@ -177,7 +175,7 @@ void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& rec
   const std::vector<Event>& events = received.decoded.batch.events;
   const bool is_announced = !events.empty() && std::holds_alternative<ClearedEvent>(events.front());
   if (!is_announced) {
-    report(channel, stream, Rule::kRestarted, sequence,
+    report(stream, Rule::kRestarted, sequence,
            "a sequence that starts over after message " + std::to_string(stream.next - 1),
            "a clear with it", {{stream.next - 1}});
   }
@@ -187,17 +185,17 @@ void Auditor::take_earlier(const Channel& channel, Stream& stream, Received& rec
   std::fill(stream.seen.begin(), stream.seen.end(), Seen{});
   stream.since = received.number;
   stream.next = sequence;
-  apply(channel, stream, received);
+  apply(stream, received);
 }
 
 /// Applies what is held back: what follows on, and everything beyond held_max messages.
-void Auditor::release(const Channel& channel, Stream& stream, std::size_t held_max) {
+void Auditor::release(Stream& stream, std::size_t held_max) {
   while (!stream.held.empty()) {
     const auto first = stream.held.begin();
     if (first->first != stream.next) {
       if (stream.held.size() <= held_max) return;
       const std::uint64_t num_lost = first->first - stream.next;
-      report(channel, stream, Rule::kLost, first->first,
+      report(stream, Rule::kLost, first->first,
              std::to_string(num_lost) + (num_lost == 1 ? " message" : " messages") +
                  " missing before it",
              "message " + std::to_string(stream.next),
@@ -207,18 +205,18 @@ void Auditor::release(const Channel& channel, Stream& stream, std::size_t held_m
     }
     const Received received = std::move(first->second);
     stream.held.erase(first);
-    apply(channel, stream, received);
+    apply(stream, received);
   }
 }
 
-void Auditor::apply(const Channel& channel, Stream& stream, const Received& received) {
+void Auditor::apply(Stream& stream, const Received& received) {
   const std::uint64_t sequence = received.arrival.message.sequence;
   stream.next = sequence + 1;
   stream.seen[sequence % Stream::kSeenKept] = {sequence, received.digest,
                                                !received.arrival.is_replayed};
   const DecodedBatch& decoded = received.decoded;
   if (!decoded.problems.empty()) {
-    report_problems(channel, stream, received);
+    report_problems(stream, received);
     stream.checker.lose_track();
     if (!received.is_batch) return;
   }
@@ -244,7 +242,7 @@ void Auditor::reject(const std::string& engine, const std::string& found) {
 
 void Auditor::settle() {
   for (Channel& channel : channels_) {
-    for (Stream& stream : channel.streams) release(channel, stream, 0);
+    for (Stream& stream : channel.streams) release(stream, 0);
   }
 }
 
@@ -280,32 +278,29 @@ std::optional<std::uint64_t> Auditor::missing_before(const Arrival& arrival) con
 
 // ---- Findings ----
 
-void Auditor::add(const Channel& channel, const Stream& stream, Finding finding) {
-  finding.engine = channel.engine;
-  finding.topic = channel.topic;
+void Auditor::add(const Stream& stream, Finding finding) {
+  finding.engine = stream.channel.engine;
+  finding.topic = stream.channel.topic;
   finding.rank = stream.rank;
   finding.since = stream.since;
   finding.until = counts_.messages;
   findings_.add(std::move(finding));
 }
 
-void Auditor::report(const Channel& channel, const Stream& stream, Rule rule,
-                     std::uint64_t sequence, std::string found, std::string expected,
-                     std::vector<EventRef> led_there) {
-  add(channel, stream,
-      {.rule = rule,
-       .at = {sequence},
-       .found = std::move(found),
-       .expected = std::move(expected),
-       .led_there = std::move(led_there)});
+void Auditor::report(const Stream& stream, Rule rule, std::uint64_t sequence, std::string found,
+                     std::string expected, std::vector<EventRef> led_there) {
+  add(stream, {.rule = rule,
+               .at = {sequence},
+               .found = std::move(found),
+               .expected = std::move(expected),
+               .led_there = std::move(led_there)});
 }
 
-void Auditor::report_problems(const Channel& channel, const Stream& stream,
-                              const Received& received) {
+void Auditor::report_problems(const Stream& stream, const Received& received) {
   for (const DecodeProblem& problem : received.decoded.problems) {
     // An unknown kind of event comes with each batch: one cause, one report.
     if (!is_first_of(problem.found + "\n" + problem.expected)) continue;
-    report(channel, stream, Rule::kMalformed, received.arrival.message.sequence,
+    report(stream, Rule::kMalformed, received.arrival.message.sequence,
            problem.found + " at byte " + std::to_string(problem.offset), problem.expected);
   }
 }

@@ -6,11 +6,9 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "scenarios/audit/checks.h"
@@ -91,15 +89,17 @@ class Auditor {
     bool was_published = false;  ///< it came by subscription
   };
 
-  struct Stream {
-    Stream(const CheckRules& rules, EventChecker::Report report)
-        : checker(rules, std::move(report)), seen(kSeenKept) {}
+  struct Channel;
 
+  struct Stream {
     static constexpr std::size_t kSeenKept = 1024;
+
+    Stream(Auditor& auditor, const Channel& of, std::optional<std::uint32_t> named);
 
     /// Whether a number before `next` is from an engine that restarted.
     bool is_of_another(std::uint64_t sequence, HashId digest) const;
 
+    const Channel& channel;
     std::optional<std::uint32_t> rank;
     EventChecker checker;
     bool has_begun = false;
@@ -122,16 +122,16 @@ class Auditor {
   Stream& add_stream(Channel& channel, std::optional<std::uint32_t> rank);
   void route(Channel& channel, Received& received);
   void resolve(Channel& channel, const Received* next);
-  void order(const Channel& channel, Stream& stream, Received& received);
-  void take_earlier(const Channel& channel, Stream& stream, Received& received);
-  void release(const Channel& channel, Stream& stream, std::size_t held_max);
-  void apply(const Channel& channel, Stream& stream, const Received& received);
-  void add(const Channel& channel, const Stream& stream, Finding finding);
-  void report(const Channel& channel, const Stream& stream, Rule rule, std::uint64_t sequence,
-              std::string found, std::string expected, std::vector<EventRef> led_there = {});
+  void order(Stream& stream, Received& received);
+  void take_earlier(Stream& stream, Received& received);
+  void release(Stream& stream, std::size_t held_max);
+  void apply(Stream& stream, const Received& received);
+  void add(const Stream& stream, Finding finding);
+  void report(const Stream& stream, Rule rule, std::uint64_t sequence, std::string found,
+              std::string expected, std::vector<EventRef> led_there = {});
   /// Whether this was not reported before, and there is room to.
   bool is_first_of(std::string what);
-  void report_problems(const Channel& channel, const Stream& stream, const Received& received);
+  void report_problems(const Stream& stream, const Received& received);
   void keep(const Arrival& arrival);
   /// The kept messages of the finding's run of the engine.
   std::vector<const Arrival*> kept_for(const Finding& finding) const;
