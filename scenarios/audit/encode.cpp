@@ -202,9 +202,7 @@ Event to_event(const KVCacheEvent& event) {
   if (removed == nullptr) return ClearedEvent{};
   return RemovedEvent{.block_hashes = {{removed->block_hash, false}},
                       .medium = removed->medium.value_or(kGpu),
-                      .group_idx = removed->group_idx,
-                      .locality = std::nullopt,
-                      .ownership = std::nullopt};
+                      .group_idx = removed->group_idx};
 }
 
 void to_low64(EventHash& hash) {

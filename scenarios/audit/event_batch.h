@@ -90,11 +90,11 @@ struct StoredEvent {
 struct RemovedEvent {
   static constexpr std::string_view kTag = "BlockRemoved";
 
-  std::vector<EventHash> block_hashes;
-  std::optional<std::string> medium;  ///< none: GPU
-  std::optional<std::uint32_t> group_idx;
-  std::optional<std::string> locality;
-  std::optional<std::string> ownership;
+  std::vector<EventHash> block_hashes = {};
+  std::optional<std::string> medium = {};  ///< none: GPU
+  std::optional<std::uint32_t> group_idx = {};
+  std::optional<std::string> locality = {};
+  std::optional<std::string> ownership = {};
 
   /// As StoredEvent::declare.
   static void declare(auto& fields) {

@@ -196,14 +196,12 @@ bool FaultInjector::inject_stored(FaultKind kind, StoredEvent& event, std::vecto
       if (!has_all_tokens(event)) return false;
       event.token_ids.pop_back();
       return true;
-    case FaultKind::kRemovedUnknown: {
-      RemovedEvent removed;
-      removed.block_hashes = {{flipped(first, kRemovedUnknownPattern), false}};
-      removed.medium = event.medium;
-      removed.group_idx = event.group_idx;
-      out.emplace_back(std::move(removed));
+    case FaultKind::kRemovedUnknown:
+      out.emplace_back(
+          RemovedEvent{.block_hashes = {{flipped(first, kRemovedUnknownPattern), false}},
+                       .medium = event.medium,
+                       .group_idx = event.group_idx});
       return true;
-    }
     default:
       return false;
   }
@@ -215,40 +213,27 @@ bool FaultInjector::remove_newest(std::vector<Event>& out) const {
       [](const auto& a, const auto& b) { return a.second.since < b.second.since; });
   if (newest == held_.end() || newest->second.copies != 1) return false;
   const auto& [medium, group, hash] = newest->first;
-  RemovedEvent removed;
-  removed.block_hashes = {{hash, false}};
-  removed.medium = medium;
+  RemovedEvent removed{.block_hashes = {{hash, false}}, .medium = medium};
   if (carries_group_) removed.group_idx = group;
   out.emplace_back(std::move(removed));
   return true;
 }
 
-/// The hash that is published in the place of a sound one, where they differ.
 void FaultInjector::rename(std::vector<Event>& events) {
   if (renamed_.empty()) return;
   for (Event& event : events) {
     if (auto* stored = std::get_if<StoredEvent>(&event)) {
       rename(*stored);
     } else if (auto* removed = std::get_if<RemovedEvent>(&event)) {
-      for (EventHash& hash : removed->block_hashes) {
-        const auto found = renamed_.find(hash.bytes);
-        if (found != renamed_.end()) hash.bytes = found->second;
-      }
+      for (EventHash& hash : removed->block_hashes) rename(hash);
     }
   }
 }
 
 /// What is stored under a renamed block has the hash that follows from its name.
 void FaultInjector::rename(StoredEvent& event) {
-  std::string parent;
-  bool is_renamed = false;
-  const auto look_up = [&](EventHash& hash) {
-    const auto found = renamed_.find(hash.bytes);
-    is_renamed = found != renamed_.end();
-    if (is_renamed) hash.bytes = found->second;
-    parent = hash.bytes;
-  };
-  if (event.parent_block_hash) look_up(*event.parent_block_hash);
+  EventHash* parent = event.parent_block_hash ? &*event.parent_block_hash : nullptr;
+  bool is_renamed = parent != nullptr && rename(*parent);
   const bool has_all = has_all_tokens(event);
   for (std::size_t index = 0; index < event.block_hashes.size(); ++index) {
     EventHash& hash = event.block_hashes[index];
@@ -256,10 +241,18 @@ void FaultInjector::rename(StoredEvent& event) {
       const auto tokens = std::span<const TokenId>(event.token_ids)
                               .subspan(index * event.block_size, event.block_size);
       renamed_[hash.bytes] =
-          hash_block_tokens(algorithm_, parent, tokens, keys_of_block(event, index));
+          hash_block_tokens(algorithm_, parent->bytes, tokens, keys_of_block(event, index));
     }
-    look_up(hash);
+    is_renamed = rename(hash);
+    parent = &hash;
   }
+}
+
+bool FaultInjector::rename(EventHash& hash) const {
+  const auto found = renamed_.find(hash.bytes);
+  if (found == renamed_.end()) return false;
+  hash.bytes = found->second;
+  return true;
 }
 
 /// Applies faults of a whole message, and sends it.
@@ -285,18 +278,16 @@ void FaultInjector::publish(Outgoing message, std::vector<Outgoing>& out) {
     }
     record(fault, sequence);
   }
-  std::optional<Outgoing> copy;
-  if (is_repeated) {
-    copy = message;
-    copy->is_kept = false;
-    copy->truth.clear();
-  }
   if (is_late) {
-    held_back_ = std::move(message);
+    held_back_ = message;
   } else {
+    out.push_back(message);
+  }
+  if (is_repeated) {
+    message.is_kept = false;
+    message.truth.clear();
     out.push_back(std::move(message));
   }
-  if (copy) out.push_back(std::move(*copy));
   if (held_back) out.push_back(std::move(*held_back));
 }
 

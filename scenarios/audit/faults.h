@@ -106,6 +106,8 @@ class FaultInjector {
   bool remove_newest(std::vector<Event>& out) const;
   void rename(std::vector<Event>& events);
   void rename(StoredEvent& event);
+  /// Puts the published hash in the place of the sound one. False: they are the same.
+  bool rename(EventHash& hash) const;
   void publish(Outgoing message, std::vector<Outgoing>& out);
   void restart(std::vector<Outgoing>& out);
   void record(Fault& fault, std::uint64_t sequence);
