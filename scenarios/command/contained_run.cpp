@@ -16,7 +16,6 @@
 #include <exception>
 #include <fstream>
 #include <new>
-#include <string_view>
 #include <system_error>
 
 #include "contract/core/sanitized.h"
@@ -44,15 +43,6 @@ std::atomic<bool>* out_of_memory_flag = nullptr;
 [[noreturn]] void on_out_of_memory() {
   *out_of_memory_flag = true;
   ::_exit(1);
-}
-
-void write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) ::_exit(1);
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
 }
 
 /// The private writable memory of this process, touched or not; 0 if the system does not report it.
@@ -128,8 +118,7 @@ void ContainedRun::run(const Work& work, int pipe) const {
     message = std::string(1, kException) + error.what();
   }
   std::fflush(nullptr);
-  write_all(pipe, message);
-  ::_exit(0);
+  ::_exit(write_all(pipe, message) ? 0 : 1);
 }
 
 bool ContainedRun::wait_for(std::chrono::milliseconds time) {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "contract/core/limits.h"
 
@@ -64,6 +62,16 @@ ssize_t read_once(int descriptor, char* buffer, std::size_t num_bytes) {
 
 }  // namespace
 
+bool write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t num_written = ::write(descriptor, text.data(), text.size());
+    if (num_written < 0 && errno == EINTR) continue;
+    if (num_written <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(num_written));
+  }
+  return true;
+}
+
 std::string ChildEnd::to_text() const {
   switch (kind) {
     case Kind::kNotStarted:
@@ -83,18 +91,13 @@ std::string ChildEnd::to_text() const {
 }
 
 ChildProcess::Descriptor& ChildProcess::Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    close();
-    number_ = other.release();
-  }
+  std::swap(number_, other.number_);
   return *this;
 }
 
 void ChildProcess::Descriptor::close() {
-  if (number_ >= 0) ::close(release());
+  if (number_ >= 0) ::close(std::exchange(number_, -1));
 }
-
-int ChildProcess::Descriptor::release() { return std::exchange(number_, -1); }
 
 ChildProcess::ChildProcess(const std::string& command, ChildProcessOptions options)
     : options_(options) {
@@ -275,10 +278,10 @@ void ChildProcess::keep_stderr(std::string_view bytes) {
   }
 }
 
-bool ChildProcess::has_exited() const {
+siginfo_t ChildProcess::exit_info() const {
   siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid == process_;
+  ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT);
+  return info;
 }
 
 bool ChildProcess::wait_for_exit(std::chrono::milliseconds timeout) {
@@ -286,7 +289,7 @@ bool ChildProcess::wait_for_exit(std::chrono::milliseconds timeout) {
   // exits, which ends most waits at once, and for the rest waitpid is polled.
   constexpr std::chrono::milliseconds kStep{2};
   const Clock::time_point deadline = Clock::now() + timeout;
-  while (!has_exited()) {
+  while (exit_info().si_pid != process_) {
     if (Clock::now() >= deadline) return false;
     pollfd polled{stderr_.get(), POLLIN, 0};
     ::poll(&polled, 1, kStep.count());
@@ -299,8 +302,7 @@ ChildEnd ChildProcess::end_of_output() {
   const bool exited = wait_for_exit(options_.grace);
   drain_stderr();
   if (!exited) return {ChildEnd::Kind::kClosedOutput, 0};
-  siginfo_t info{};
-  ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT);
+  const siginfo_t info = exit_info();
   return {info.si_code == CLD_EXITED ? ChildEnd::Kind::kExited : ChildEnd::Kind::kKilled,
           info.si_status};
 }

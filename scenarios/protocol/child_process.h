@@ -2,6 +2,7 @@
 
 /// A shell command as a child process, with lines going both ways.
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -11,8 +12,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace kvfence {
+
+/// Writes the whole text, whatever signals come. False: errno says why not.
+bool write_all(int descriptor, std::string_view text);
 
 struct ChildProcessOptions {
   /// Time for a child to end when asked, before it is killed, and for one that closed its output to
@@ -79,7 +84,7 @@ class ChildProcess {
    public:
     Descriptor() = default;
     explicit Descriptor(int number) : number_(number) {}
-    Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+    Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
     Descriptor& operator=(Descriptor&& other) noexcept;
     ~Descriptor() { close(); }
     void close();
@@ -87,7 +92,6 @@ class ChildProcess {
     bool is_open() const { return number_ >= 0; }
 
    private:
-    int release();
     int number_ = -1;
   };
 
@@ -98,8 +102,8 @@ class ChildProcess {
   void drain_stderr();
   void keep_stderr(std::string_view bytes);
   void poll_all(std::chrono::milliseconds timeout);
-  /// Whether the child has exited; it stays to be reaped, so that its id stays taken.
-  bool has_exited() const;
+  /// How the child exited; its id is 0 before. It stays to be reaped, so that its id stays taken.
+  siginfo_t exit_info() const;
   bool wait_for_exit(std::chrono::milliseconds timeout);
   ChildEnd end_of_output();
 

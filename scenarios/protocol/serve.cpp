@@ -7,24 +7,13 @@
 #include <utility>
 
 #include "contract/core/limits.h"
+#include "scenarios/protocol/child_process.h"
 
 namespace kvfence {
 namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{1} << 16;
 constexpr std::size_t kWriteBytes = std::size_t{1} << 16;
-
-bool write_all(int output, std::string& out) {
-  std::string_view rest = out;
-  while (!rest.empty()) {
-    const ssize_t num_bytes = ::write(output, rest.data(), rest.size());
-    if (num_bytes < 0 && errno == EINTR) continue;
-    if (num_bytes < 0) return false;
-    rest.remove_prefix(static_cast<std::size_t>(num_bytes));
-  }
-  out.clear();
-  return true;
-}
 
 int failed(const char* what) {
   std::fprintf(stderr, "serve: %s\n", what);
@@ -131,15 +120,16 @@ int serve(const Target& target, Implementation& implementation, int input, int o
          newline = incoming.find('\n', searched)) {
       const std::string_view line = std::string_view(incoming).substr(begin, newline - begin);
       if (!server.answer(line, out)) {
-        write_all(output, out);
+        write_all(output, std::exchange(out, {}));
         return failed("the implementation failed");
       }
-      if (out.size() >= kWriteBytes && !write_all(output, out)) return failed("cannot write");
+      if (out.size() >= kWriteBytes && !write_all(output, std::exchange(out, {})))
+        return failed("cannot write");
       begin = searched = newline + 1;
     }
     incoming.erase(0, begin);
     if (incoming.size() > limits::kLineBytesMax) return failed("a line is too long");
-    if (!write_all(output, out)) return failed("cannot write");
+    if (!write_all(output, std::exchange(out, {}))) return failed("cannot write");
   }
   return incoming.empty() ? 0 : failed("the input ends within a line");
 }
