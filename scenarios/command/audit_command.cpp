@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,7 +20,6 @@
 #include "scenarios/audit/recording.h"
 #include "scenarios/audit/subscriber.h"
 #include "scenarios/command/commands.h"
-#include "scenarios/command/exit_code.h"
 #include "scenarios/command/files.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"

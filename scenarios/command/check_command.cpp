@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "scenarios/command/commands.h"
-#include "scenarios/command/exit_code.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,7 +10,6 @@
 #include "contract/core/check.h"
 #include "properties/core/campaign.h"
 #include "properties/core/lockstep.h"
-#include "scenarios/command/exit_code.h"
 #include "scenarios/command/shell_word.h"
 
 namespace kvfence {
@@ -48,7 +46,9 @@ class Checker {
   Outcome run() {
     const auto start = Clock::now();
     run_shares();
-    if (const auto bad = first_without_report()) return std::move(answers_[*bad]);
+    for (Outcome& answer : answers_) {
+      if (answer.exit_code > exit_code::kDisagreement) return std::move(answer);
+    }
     Outcome outcome = merged();
     outcome.report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (options_.shrink && outcome.report.divergence) shrink(outcome);
@@ -139,13 +139,6 @@ class Checker {
   }
 
   // ---- The outcome ----
-
-  std::optional<std::size_t> first_without_report() const {
-    for (std::size_t number = 0; number < answers_.size(); ++number) {
-      if (answers_[number].exit_code > exit_code::kDisagreement) return number;
-    }
-    return std::nullopt;
-  }
 
   /// The outcome of the first episode that failed; of all shares together if none did.
   Outcome merged() {

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "contract/core/sanitized.h"
-#include "scenarios/command/exit_code.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {

@@ -9,7 +9,6 @@
 #include "contract/engine/engine_target.h"
 #include "contract/worker/worker_target.h"
 #include "scenarios/command/commands.h"
-#include "scenarios/command/exit_code.h"
 #include "scenarios/command/files.h"
 #include "scenarios/command/output.h"
 #include "scenarios/story/device_story.h"

@@ -9,7 +9,6 @@
 #include "cuda/figures/devices.h"
 #include "properties/targets/left_out.h"
 #include "scenarios/command/commands.h"
-#include "scenarios/command/exit_code.h"
 #include "scenarios/command/output.h"
 
 namespace kvfence {

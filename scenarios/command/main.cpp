@@ -20,7 +20,6 @@
 #include "properties/core/run_check.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/contained_run.h"
-#include "scenarios/command/exit_code.h"
 #include "scenarios/command/help_pages.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/shell_word.h"

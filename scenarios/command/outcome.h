@@ -8,6 +8,16 @@
 
 namespace kvfence {
 
+/// The exit codes of `kvfence`. Scripts and ctest read them, so a number keeps its meaning.
+namespace exit_code {
+
+inline constexpr int kAgree = 0;         ///< everything agreed
+inline constexpr int kDisagreement = 1;  ///< a divergence, a broken rule, a goal not reached
+inline constexpr int kBadInput = 2;      ///< a malformed file, flag or value
+inline constexpr int kCannotRun = 77;    ///< cannot run here: no such release, no such interpreter
+
+}  // namespace exit_code
+
 /// Exit codes 0 and 1 come with a report, the others with a message.
 struct Outcome {
   int exit_code = 0;

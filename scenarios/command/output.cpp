@@ -6,7 +6,6 @@
 #include <system_error>
 
 #include "properties/core/run_check.h"
-#include "scenarios/command/exit_code.h"
 #include "scenarios/command/files.h"
 
 namespace kvfence {

@@ -18,7 +18,6 @@
 #include "properties/offload/driver.h"
 #include "reference/offload/offloading_manager.h"
 #include "scenarios/command/commands.h"
-#include "scenarios/command/exit_code.h"
 #include "scenarios/command/files.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"

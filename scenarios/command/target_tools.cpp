@@ -4,7 +4,6 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <utility>
 
 #include "contract/core/joined.h"
 #include "contract/engine/engine_target.h"
@@ -12,7 +11,6 @@
 #include "properties/core/lockstep.h"
 #include "properties/core/observation_digest.h"
 #include "scenarios/command/contained_check.h"
-#include "scenarios/command/exit_code.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/shell_word.h"
 #include "scenarios/protocol/outside_implementation.h"
