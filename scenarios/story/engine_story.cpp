@@ -1,6 +1,5 @@
 #include "scenarios/story/device_story.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +19,6 @@
 #include "contract/engine/toy_model.h"
 #include "properties/engine/rank_progress.h"
 #include "scenarios/story/observed_member.h"
-#include "scenarios/story/story_of_commands.h"
 #include "scenarios/story/story_recorder.h"
 #include "scenarios/story/watched_engine.h"
 
@@ -242,9 +240,6 @@ DeviceStory story_of_engine(const Scenario& scenario, const std::string& planted
                     .content_example = "A:0..1",
                     .content_meaning = "the KV of A's tokens 0 and 1",
                     .num_ranks = setup.as<EngineSetup>().num_ranks.front(),
-                    .file = scenario.file,
-                    .comments = scenario.comments,
-                    .config = print(config_line(scenario.config)),
                     .planted_bug = planted_bug};
   // Outlives the devices.
   EngineStoryWriter writer(config.max_model_len, setup.as<EngineSetup>(), story);

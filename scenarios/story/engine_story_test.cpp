@@ -12,7 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "contract/engine/engine_target.h"
-#include "scenarios/story/story_of_commands.h"
+#include "scenarios/story/observed_member.h"
+#include "scenarios/story/story_recorder.h"
 #include "scenarios/story/story_test_rig.h"
 #include "scenarios/targets/targets.h"
 

@@ -1,7 +1,5 @@
 #include "scenarios/story/explain.h"
 
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -57,12 +55,10 @@ class Story {
     divergence_ = lockstep_.step(step.command, expectation, /*want_state=*/true);
     // A pipe answers late: wait, so that each picture shows both sides after the same command.
     if (!divergence_) divergence_ = lockstep_.finish();
-    Scene scene;
-    scene.step = scenes_.size();
-    scene.command = print(to_line(step.command));
-    scene.expected = lockstep_.last_expected();
-    scene.actual = lockstep_.last_actual();
-    scenes_.push_back(std::move(scene));
+    scenes_.push_back({.step = scenes_.size(),
+                       .command = print(to_line(step.command)),
+                       .expected = lockstep_.last_expected(),
+                       .actual = lockstep_.last_actual()});
   }
 
   void print_pictures(const ScenePicture& picture) {

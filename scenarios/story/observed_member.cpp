@@ -1,6 +1,5 @@
 #include "scenarios/story/observed_member.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -31,6 +30,18 @@ std::vector<Field> answers_of(const Observation& observation) {
     answers.push_back({member.declaration().name, std::move(value), {}});
   }
   return answers;
+}
+
+std::string answer_of(
+    const Observation& observation,
+    const std::function<bool(std::string_view name, std::string_view text)>& is_shown) {
+  std::string answer;
+  for (const Field& field : answers_of(observation)) {
+    const std::string text = print(field.value);
+    if (!is_shown(field.key, text)) continue;
+    answer += (answer.empty() ? "" : " ") + field.key + "=" + text;
+  }
+  return answer;
 }
 
 }  // namespace kvfence

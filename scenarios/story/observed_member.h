@@ -3,6 +3,7 @@
 /// Access to declared members of observations and configurations by name: a report on a target
 /// needs only the types of the members that it shows, not the target's structs.
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,11 @@ bool shows(const Target& target, std::string_view name);
 
 /// The answer: the error and the results that are present and not none.
 std::vector<Field> answers_of(const Observation& observation);
+
+/// "advanced=true": the answer as text, of the fields that is_shown keeps.
+std::string answer_of(
+    const Observation& observation,
+    const std::function<bool(std::string_view name, std::string_view text)>& is_shown);
 
 /// Requires: a setting of that name and type.
 template <class T>

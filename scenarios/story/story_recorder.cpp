@@ -1,8 +1,10 @@
 #include "scenarios/story/story_recorder.h"
 
+#include <memory>
 #include <span>
 
 #include "contract/core/check.h"
+#include "contract/core/line.h"
 #include "cuda/virtual/findings.h"
 
 namespace kvfence {
@@ -182,6 +184,25 @@ std::string StoryRecorder::missing_of(const StoryRace& race, const Race& found) 
   return "No event recorded in the " + kvfence::to_text(from) + " stream after " + first +
          " was waited for in the " + kvfence::to_text(to) + " stream before " + second +
          ", and the host has not seen " + first + " end.";
+}
+
+void record_commands(
+    const Scenario& scenario, const Setup& setup, Implementation& implementation,
+    DeviceStory& story,
+    const std::function<std::string(const Command&, const Observation&)>& take_in) {
+  story.file = scenario.file;
+  story.comments = scenario.comments;
+  story.config = print(config_line(scenario.config));
+  implementation.reset(setup);
+  const std::unique_ptr<World> world = setup.target().make_world(setup);
+  for (const Step& step : scenario.steps) {
+    story.commands.push_back({.text = print(to_line(step.command)), .begin = story.end++});
+    world->apply(step.command);
+    Observation observation;
+    implementation.apply(step.command, *world, Observe::kState, observation);
+    story.commands.back().answer = take_in(step.command, observation);
+    story.commands.back().end = story.end;
+  }
 }
 
 }  // namespace kvfence

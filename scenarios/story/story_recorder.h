@@ -5,11 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "contract/core/implementation.h"
+#include "contract/core/scenario.h"
 #include "cuda/virtual/story.h"
 #include "planted/cuda/worker/rank_device.h"
 #include "scenarios/story/device_story.h"
@@ -57,5 +60,11 @@ class StoryRecorder {
   std::map<std::uint64_t, std::size_t> host_accesses_;  ///< by call
   std::map<StoryPage, std::string> contents_;
 };
+
+/// Records the scenario's texts, and runs its commands to the end, with the configuration of
+/// `setup`. take_in records what came of each, and returns its answer.
+void record_commands(const Scenario& scenario, const Setup& setup, Implementation& implementation,
+                     DeviceStory& story,
+                     const std::function<std::string(const Command&, const Observation&)>& take_in);
 
 }  // namespace kvfence

@@ -11,7 +11,6 @@
 #include "properties/planted/bugs.h"
 #include "properties/worker/driver.h"
 #include "scenarios/story/observed_member.h"
-#include "scenarios/story/story_of_commands.h"
 #include "scenarios/story/story_recorder.h"
 
 namespace kvfence {
@@ -50,9 +49,6 @@ DeviceStory story_of_worker(const Scenario& scenario, const std::string& planted
   DeviceStory story{.subject = "worker",
                     .content_example = "0g1",
                     .content_meaning = "what forward 1 wrote into GPU block 0",
-                    .file = scenario.file,
-                    .comments = scenario.comments,
-                    .config = print(config_line(scenario.config)),
                     .planted_bug = planted_bug};
   std::optional<StoryRecorder> recorder;  // outlives the devices
   const planted::SwitchedOn bug("worker", planted_bug);
