@@ -4,7 +4,6 @@
 /// publishes, byte for byte.
 
 #include <string>
-#include <vector>
 
 #include "contract/pool/kv_events.h"
 #include "scenarios/audit/event_batch.h"

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "contract/core/hex.h"

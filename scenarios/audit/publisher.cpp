@@ -6,7 +6,6 @@
 #include <array>
 #include <climits>
 #include <concepts>
-#include <cstdint>
 #include <deque>
 #include <string_view>
 #include <utility>

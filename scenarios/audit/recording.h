@@ -14,7 +14,6 @@
 /// judged. 2 and 4 occur in excerpts, such as the evidence of a finding.
 
 #include <cstddef>
-#include <cstdint>
 #include <fstream>
 #include <optional>
 #include <string>

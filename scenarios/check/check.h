@@ -4,7 +4,6 @@
 /// type it names: that decides the target. `name` is the component's name in the report.
 
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "contract/eviction/cache_policy.h"

@@ -1,6 +1,5 @@
 #include "scenarios/protocol/outside_implementation.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "contract/core/check.h"

@@ -8,7 +8,6 @@
 /// Source of the format: repository kvcache-ai/Mooncake, folder FAST25-release; serving simulators
 /// read and write it too. Other keys are ignored.
 
-#include <cstddef>
 #include <cstdint>
 #include <istream>
 #include <span>

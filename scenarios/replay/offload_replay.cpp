@@ -122,12 +122,10 @@ std::optional<Value> repeated(std::vector<Value> values) {
 }  // namespace
 
 TrafficReplayOptions gpu_options_of(const OffloadReplayOptions& options) {
-  TrafficReplayOptions gpu;
-  gpu.gpu_blocks = options.gpu_blocks;
-  gpu.concurrency = options.concurrency;
-  gpu.profile = options.profile;
-  gpu.requests_max = options.requests_max;
-  return gpu;
+  return {.gpu_blocks = options.gpu_blocks,
+          .concurrency = options.concurrency,
+          .profile = options.profile,
+          .requests_max = options.requests_max};
 }
 
 offload::Config config_of(const OffloadReplayOptions& options, EvictionPolicy policy,

@@ -126,11 +126,7 @@ class TrafficReplay {
 
   /// Finds the blocks of the longest cached prefix.
   bool look_up(const std::string& name, std::size_t num_blocks, std::vector<BlockId>& blocks) {
-    GetCachedBlock lookup;
-    lookup.request = name;
-    lookup.block_size = kBlockSize;
-    lookup.groups = {kGroup};
-    Command command{block_pool::Command(std::move(lookup))};
+    Command command{block_pool::Command(GetCachedBlock{name, 0, kBlockSize, {kGroup}})};
     for (std::size_t index = 0; index < num_blocks; ++index) {
       std::get<GetCachedBlock>(command.as<block_pool::Command>()).index =
           static_cast<std::uint32_t>(index);

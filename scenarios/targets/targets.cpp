@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
-#include <string>
-#include <utility>
 
 #include "contract/engine/engine_config.h"
 #include "properties/engine/checks.h"
