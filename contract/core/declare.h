@@ -18,7 +18,6 @@
 /// `using kvfence::operator==;`, which compares the declared members and no others.
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -65,7 +64,7 @@ enum class Domain : unsigned char {
 
 /// The domains' names in the documentation.
 constexpr auto words_of(Domain) {
-  return std::to_array<std::string_view>({
+  return words({
       "true or false",
       "a count",
       "block ids",

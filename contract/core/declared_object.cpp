@@ -1,6 +1,5 @@
 #include "contract/core/declared_object.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "contract/core/declare.h"

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 
 #include "contract/core/declare.h"
 #include "contract/core/words.h"
@@ -17,9 +16,7 @@ enum class EngineRole : std::uint8_t { kProducer, kConsumer };
 inline constexpr std::array<EngineRole, 2> kEngineRoles = {EngineRole::kProducer,
                                                            EngineRole::kConsumer};
 
-constexpr auto words_of(EngineRole) {
-  return std::to_array<std::string_view>({"producer", "consumer"});
-}
+constexpr auto words_of(EngineRole) { return words({"producer", "consumer"}); }
 
 namespace engine {
 

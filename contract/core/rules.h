@@ -201,7 +201,7 @@ inline constexpr std::array<RuleField, 32> kRuleFields = {{
 
 /// A pinned upstream release.
 enum class Profile : std::uint8_t { kV019, kV023 };
-constexpr auto words_of(Profile) { return std::to_array<std::string_view>({"v0.19", "v0.23"}); }
+constexpr auto words_of(Profile) { return words({"v0.19", "v0.23"}); }
 
 inline constexpr std::array<Profile, 2> kProfiles = {Profile::kV019, Profile::kV023};
 

@@ -4,15 +4,11 @@
 /// command changed nothing. The number of entries is counted too: it shows that a run which
 /// released everything keeps nothing.
 
-#include <array>
 #include <bit>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>

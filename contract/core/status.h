@@ -3,7 +3,6 @@
 /// The codes of refusals. A refusal is part of the observation and is compared: both sides refuse
 /// the same command with the same code, and a refused command changes nothing.
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -59,7 +58,7 @@ inline constexpr int kNumErrorCodes = static_cast<int>(ErrorCode::kNotOrdered) +
 
 /// The names of the codes in the line language.
 constexpr auto words_of(ErrorCode) {
-  return std::to_array<std::string_view>({
+  return words({
       "none",
       "unknown_request",
       "unknown_block",

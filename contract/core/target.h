@@ -4,7 +4,6 @@
 /// configurations stand for. There is one description object per target; code that is compiled once
 /// derives the rest from it.
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>

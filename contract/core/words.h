@@ -3,9 +3,7 @@
 /// The words of enumerations in the line language. An enumeration has them once, beside it, in the
 /// order of its values, which count from 0:
 ///
-///   constexpr auto words_of(EvictionPolicy) {
-///     return std::to_array<std::string_view>({"lru", "arc"});
-///   }
+///   constexpr auto words_of(EvictionPolicy) { return words({"lru", "arc"}); }
 
 #include <array>
 #include <cstddef>
@@ -16,6 +14,11 @@
 #include "contract/core/check.h"
 
 namespace kvfence {
+
+template <std::size_t kCount>
+constexpr auto words(const std::string_view (&list)[kCount]) {
+  return std::to_array(list);
+}
 
 template <class E>
 concept Worded = std::is_enum_v<E> && requires {

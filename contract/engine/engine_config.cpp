@@ -1,7 +1,6 @@
 #include "contract/engine/engine_config.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace kvfence::engine {
 namespace {

@@ -89,9 +89,7 @@ struct ConnectorRecord
 ///   virtual   the same, where the optimized side runs the copy worker on the virtual device
 enum class DeviceKind : std::uint8_t { kScripted, kSymbols, kVirtual };
 
-constexpr auto words_of(DeviceKind) {
-  return std::to_array<std::string_view>({"scripted", "symbols", "virtual"});
-}
+constexpr auto words_of(DeviceKind) { return words({"scripted", "symbols", "virtual"}); }
 
 /// Each assembly: what it is called, and what it stands for.
 enum class Assembly : std::uint8_t {

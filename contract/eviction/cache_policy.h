@@ -33,7 +33,7 @@ using OffloadKeyView = std::string_view;
 
 enum class EvictionPolicy : std::uint8_t { kLRU, kARC };
 
-constexpr auto words_of(EvictionPolicy) { return std::to_array<std::string_view>({"lru", "arc"}); }
+constexpr auto words_of(EvictionPolicy) { return words({"lru", "arc"}); }
 
 struct CachePolicyConfig {
   EvictionPolicy policy = EvictionPolicy::kLRU;

@@ -3,7 +3,6 @@
 /// The layers of a group, and block lists by group.
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -34,7 +33,7 @@ enum class KVCacheSpecKind : std::uint8_t {
 };
 
 constexpr auto words_of(KVCacheSpecKind) {
-  return std::to_array<std::string_view>({"full", "sliding", "chunked", "mamba", "cross", "sink"});
+  return words({"full", "sliding", "chunked", "mamba", "cross", "sink"});
 }
 
 /// Upstream's name of a kind, as BlockStored carries it (Rules::events_carry_spec).

@@ -42,9 +42,7 @@ enum class LookupResult : std::uint8_t {
   kHit,
 };
 
-constexpr auto words_of(LookupResult) {
-  return std::to_array<std::string_view>({"miss", "pending", "hit"});
-}
+constexpr auto words_of(LookupResult) { return words({"miss", "pending", "hit"}); }
 
 /// Blocks that were stored, or removed to make room.
 struct OffloadingEvent {

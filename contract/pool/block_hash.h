@@ -37,9 +37,7 @@ bool from_value(const Value& value, BlockHash& member, std::string& expected);
 /// Source: vLLM v0.19.0 utils/hashing.py.
 enum class HashAlgorithm : std::uint8_t { kSha256Cbor, kXxhashCbor };
 
-constexpr auto words_of(HashAlgorithm) {
-  return std::to_array<std::string_view>({"sha256_cbor", "xxhash_cbor"});
-}
+constexpr auto words_of(HashAlgorithm) { return words({"sha256_cbor", "xxhash_cbor"}); }
 
 /// Bytes of one hash: 32 or 16.
 std::size_t hash_bytes(HashAlgorithm algorithm);

@@ -2,9 +2,7 @@
 
 /// The status of a request in a scheduler, and how far a scheduler is paused.
 
-#include <array>
 #include <cstdint>
-#include <string_view>
 
 #include "contract/core/words.h"
 
@@ -15,9 +13,7 @@ enum class PauseState : std::uint8_t {
   kPausedNew,  ///< running requests go on, nothing is admitted
   kPausedAll,  ///< nothing is scheduled
 };
-constexpr auto words_of(PauseState) {
-  return std::to_array<std::string_view>({"unpaused", "paused_new", "paused_all"});
-}
+constexpr auto words_of(PauseState) { return words({"unpaused", "paused_new", "paused_all"}); }
 
 /// "Finished" is everything after kPreempted.
 enum class RequestStatus : std::uint8_t {
@@ -35,10 +31,9 @@ enum class RequestStatus : std::uint8_t {
 };
 /// Upstream's names in lower case.
 constexpr auto words_of(RequestStatus) {
-  return std::to_array<std::string_view>(
-      {"waiting", "waiting_for_structured_output_grammar", "waiting_for_remote_kvs", "running",
-       "preempted", "finished_stopped", "finished_length_capped", "finished_aborted",
-       "finished_ignored", "finished_error", "finished_repetition"});
+  return words({"waiting", "waiting_for_structured_output_grammar", "waiting_for_remote_kvs",
+                "running", "preempted", "finished_stopped", "finished_length_capped",
+                "finished_aborted", "finished_ignored", "finished_error", "finished_repetition"});
 }
 
 inline bool is_finished(RequestStatus status) { return status > RequestStatus::kPreempted; }

@@ -40,15 +40,11 @@
 namespace kvfence {
 
 enum class SchedulingPolicy : std::uint8_t { kFCFS, kPriority };
-constexpr auto words_of(SchedulingPolicy) {
-  return std::to_array<std::string_view>({"fcfs", "priority"});
-}
+constexpr auto words_of(SchedulingPolicy) { return words({"fcfs", "priority"}); }
 
 /// What happens to requests whose blocks could not be loaded.
 enum class KVLoadFailurePolicy : std::uint8_t { kFail, kRecompute };
-constexpr auto words_of(KVLoadFailurePolicy) {
-  return std::to_array<std::string_view>({"fail", "recompute"});
-}
+constexpr auto words_of(KVLoadFailurePolicy) { return words({"fail", "recompute"}); }
 
 /// A speculative token that only the worker knows: asynchronous scheduling plans with it.
 inline constexpr TokenId kPlaceholderTokenId = 0xFFFF'FFFF;

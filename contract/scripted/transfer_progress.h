@@ -2,9 +2,7 @@
 
 /// How far a scripted transfer has come.
 
-#include <array>
 #include <cstdint>
-#include <string_view>
 
 #include "contract/core/words.h"
 
@@ -18,7 +16,11 @@ enum class TransferProgress : std::uint8_t {
 };
 
 constexpr auto words_of(TransferProgress) {
-  return std::to_array<std::string_view>({"submitted", "part", "finished", "failed"});
+  return words({"submitted", "part", "finished", "failed"});
+}
+
+constexpr bool is_under_way(TransferProgress progress) {
+  return progress < TransferProgress::kFinished;
 }
 
 }  // namespace kvfence

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,8 +34,8 @@ enum class FileOperation : std::uint8_t {
 inline constexpr std::size_t kNumFileOperations = 12;
 
 constexpr auto words_of(FileOperation) {
-  return std::to_array<std::string_view>({"make_folder", "list", "create", "open", "lock", "size",
-                                          "read", "write", "sync", "close", "rename", "remove"});
+  return words({"make_folder", "list", "create", "open", "lock", "size", "read", "write", "sync",
+                "close", "rename", "remove"});
 }
 
 struct FileFault {

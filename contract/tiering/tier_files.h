@@ -7,14 +7,12 @@
 ///
 /// Also the bytes that GPU and tiers write: those of a block follow from its key.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "contract/core/state_digest.h"
@@ -33,9 +31,7 @@ enum class WriterAct : std::uint8_t {
   kStrays,  ///< makes a file Nx.tmp, which is no writer's name
 };
 
-constexpr auto words_of(WriterAct) {
-  return std::to_array<std::string_view>({"claims", "writes", "dies", "strays"});
-}
+constexpr auto words_of(WriterAct) { return words({"claims", "writes", "dies", "strays"}); }
 
 /// Not copyable: a folder is one place. A tier that has files is moved, as one with threads is.
 class TierFiles {

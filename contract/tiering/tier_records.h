@@ -34,8 +34,7 @@ enum class FileError : std::uint8_t {
 inline constexpr std::size_t kNumFileErrors = 8;
 
 constexpr auto words_of(FileError) {
-  return std::to_array<std::string_view>(
-      {"none", "EACCES", "EINTR", "EIO", "EMFILE", "ENOENT", "ENOSPC", "EROFS"});
+  return words({"none", "EACCES", "EINTR", "EIO", "EMFILE", "ENOENT", "ENOSPC", "EROFS"});
 }
 
 /// What is done to a block file without the tier's knowledge.
@@ -49,9 +48,7 @@ enum class FileDamage : std::uint8_t {
 inline constexpr std::array<FileDamage, 4> kFileDamages = {FileDamage::kFlip, FileDamage::kTruncate,
                                                            FileDamage::kGrow, FileDamage::kReplace};
 
-constexpr auto words_of(FileDamage) {
-  return std::to_array<std::string_view>({"flip", "truncate", "grow", "replace"});
-}
+constexpr auto words_of(FileDamage) { return words({"flip", "truncate", "grow", "replace"}); }
 
 namespace tiering {
 

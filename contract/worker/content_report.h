@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "contract/core/words.h"
 #include "contract/worker/content_pattern.h"
@@ -43,8 +42,7 @@ BlockReport check_block(std::span<const std::byte> bytes, Tag expected, const Un
 
 using kvfence::to_text;
 constexpr auto words_of(Verdict) {
-  return std::to_array<std::string_view>(
-      {"right", "stale", "other block", "shifted", "torn", "poison", "canary", "foreign"});
+  return words({"right", "stale", "other block", "shifted", "torn", "poison", "canary", "foreign"});
 }
 
 /// "block 7 generation 2", "poison generation 0", "canary generation 0".

@@ -53,31 +53,26 @@
 namespace kvfence::worker {
 
 enum class Direction : std::uint8_t { kStore, kLoad };
-constexpr auto words_of(Direction) { return std::to_array<std::string_view>({"store", "load"}); }
+constexpr auto words_of(Direction) { return words({"store", "load"}); }
 inline constexpr std::size_t kNumDirections = 2;
 
 enum class Stream : std::uint8_t { kCompute, kStore, kLoad };
-constexpr auto words_of(Stream) {
-  return std::to_array<std::string_view>({"compute", "store", "load"});
-}
+constexpr auto words_of(Stream) { return words({"compute", "store", "load"}); }
 
 /// How the pages of blocks lie in the tensors of the layers.
 enum class Layout : std::uint8_t { kBlocksFirst, kKVFirst, kCrossLayers, kMamba, kPadded };
 constexpr auto words_of(Layout) {
-  return std::to_array<std::string_view>(
-      {"blocks_first", "kv_first", "cross_layers", "mamba", "padded"});
+  return words({"blocks_first", "kv_first", "cross_layers", "mamba", "padded"});
 }
 
 /// Which calls of the runtime copy.
 enum class Path : std::uint8_t { kBatched, kLooped, kStrided, kKernel };
-constexpr auto words_of(Path) {
-  return std::to_array<std::string_view>({"batched", "looped", "strided", "kernel"});
-}
+constexpr auto words_of(Path) { return words({"batched", "looped", "strided", "kernel"}); }
 
 /// What decides when a device runs its work. All but kCommanded: cuda/virtual/options.h.
 enum class Schedule : std::uint8_t { kCommanded, kEager, kLazy, kRandom, kPriority };
 constexpr auto words_of(Schedule) {
-  return std::to_array<std::string_view>({"commanded", "eager", "lazy", "random", "priority"});
+  return words({"commanded", "eager", "lazy", "random", "priority"});
 }
 
 /// What can go wrong with a transfer. In each case but kLate it fails.
@@ -94,8 +89,7 @@ enum class Fault : std::uint8_t {
              ///< end no wait has reported yet. Of commanded devices only.
 };
 constexpr auto words_of(Fault) {
-  return std::to_array<std::string_view>(
-      {"none", "copy", "wait", "record", "late", "partial", "sticky"});
+  return words({"none", "copy", "wait", "record", "late", "partial", "sticky"});
 }
 inline constexpr std::uint32_t kNumLatePolls = 2;
 /// Whether a call that copies meets it: a transfer without pages makes none.

@@ -2,13 +2,11 @@
 
 /// The addresses that the program has, and where their bytes really are.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "contract/core/state_digest.h"
@@ -24,7 +22,7 @@ enum class MemoryKind : std::uint8_t {
 
 /// Named by the call that makes it known.
 constexpr auto words_of(MemoryKind) {
-  return std::to_array<std::string_view>({"cudaMalloc", "cudaHostAlloc", "cudaHostRegister"});
+  return words({"cudaMalloc", "cudaHostAlloc", "cudaHostRegister"});
 }
 
 struct Allocation {

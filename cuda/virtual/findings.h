@@ -2,11 +2,9 @@
 
 /// What a virtual device finds wrong with a program, as data and as a line of text.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "contract/core/words.h"
 #include "cuda/virtual/address_space.h"
@@ -47,13 +45,12 @@ struct Misuse {
 
 using kvfence::to_text;
 constexpr auto words_of(Misuse::Kind) {
-  return std::to_array<std::string_view>(
-      {"memory is given back while work in flight touches it",
-       "the host's address of registered memory, which the device knows by another",
-       "host memory that is not registered", "the NULL or per-thread stream",
-       "source and destination overlap", "the direction contradicts the addresses",
-       "no such stream or event", "the runtime is called by a kernel",
-       "an address outside of live memory", "waits for work that cannot complete"});
+  return words({"memory is given back while work in flight touches it",
+                "the host's address of registered memory, which the device knows by another",
+                "host memory that is not registered", "the NULL or per-thread stream",
+                "source and destination overlap", "the direction contradicts the addresses",
+                "no such stream or event", "the runtime is called by a kernel",
+                "an address outside of live memory", "waits for work that cannot complete"});
 }
 
 /// `race: write of cudaMalloc #0 [0, 64) by cudaMemcpyAsync (call 4, stream 2, entry 0, "store" 7)

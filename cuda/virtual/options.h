@@ -5,10 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "contract/core/words.h"
@@ -29,8 +27,7 @@ enum class Schedule : std::uint8_t {
 
 using kvfence::to_text;
 constexpr auto words_of(Schedule) {
-  return std::to_array<std::string_view>(
-      {"eager", "lazy", "random", "priority", "chosen", "commanded"});
+  return words({"eager", "lazy", "random", "priority", "chosen", "commanded"});
 }
 
 /// Memory that a kernel reads or writes, by the device's address.

@@ -23,7 +23,7 @@ namespace kvfence::audit {
 enum class HashFunction : std::uint8_t { kSha256, kSha256Cbor, kXxhash, kXxhashCbor };
 
 constexpr auto words_of(HashFunction) {
-  return std::to_array<std::string_view>({"sha256", "sha256_cbor", "xxhash", "xxhash_cbor"});
+  return words({"sha256", "sha256_cbor", "xxhash", "xxhash_cbor"});
 }
 
 /// Bytes of one hash: 32 or 16.

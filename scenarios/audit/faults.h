@@ -7,7 +7,6 @@
 /// with a wrong hash has the same wrong hash wherever it is named, and its children's hashes follow
 /// from it.
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -43,10 +42,9 @@ enum class FaultKind : std::uint8_t {
 };
 
 constexpr auto words_of(FaultKind) {
-  return std::to_array<std::string_view>(
-      {"lost", "repeated", "reordered", "silent_restart", "malformed", "wrong_rank", "wrong_parent",
-       "unknown_parent", "wrong_hash", "cut_tokens", "removed_unknown", "removed_twice",
-       "removed_held", "removal_left_out", "cleared_held"});
+  return words({"lost", "repeated", "reordered", "silent_restart", "malformed", "wrong_rank",
+                "wrong_parent", "unknown_parent", "wrong_hash", "cut_tokens", "removed_unknown",
+                "removed_twice", "removed_held", "removal_left_out", "cleared_held"});
 }
 
 /// A fault in the first possible message from that one on.

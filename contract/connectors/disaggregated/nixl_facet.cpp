@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "contract/core/lists.h"
 #include "contract/scheduler/scheduler.h"

@@ -1,7 +1,5 @@
 #include "contract/connectors/simple/simple_facet.h"
 
-#include <utility>
-
 #include "contract/scheduler/scheduler.h"
 
 namespace kvfence {

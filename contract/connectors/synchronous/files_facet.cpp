@@ -1,7 +1,6 @@
 #include "contract/connectors/synchronous/files_facet.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "contract/scheduler/scheduler.h"
 

@@ -14,7 +14,6 @@
 /// values, the DecodeBenchConnector takes block 1 for all values.)
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
