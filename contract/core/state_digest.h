@@ -42,10 +42,9 @@ class StateHash {
     return hash;
   }
 
-  template <std::integral T>
-  void add(T number) {
-    mix(static_cast<std::uint64_t>(number));
-  }
+  template <class T>
+  requires std::is_integral_v<T> || std::is_enum_v<T>
+  void add(T number) { mix(static_cast<std::uint64_t>(number)); }
   /// Another one as a whole.
   void add(const StateHash& other) {
     const StateDigest digest = other.digest_of_known();
@@ -67,9 +66,6 @@ class StateHash {
     }
     if (filled > 0) mix(word);
   }
-  template <class T>
-  requires std::is_enum_v<T>
-  void add(T value) { mix(static_cast<std::uint64_t>(value)); }
   /// Lists, sets and maps; where the order of the elements means nothing, their sum.
   template <class Range>
   requires(!std::is_convertible_v<const Range&, std::string_view>) && requires(const Range& range) {
@@ -92,17 +88,11 @@ class StateHash {
     add(pair.first);
     add(pair.second);
   }
+  /// An optional, or a pointer that owns: what is there.
   template <class T>
-  void add(const std::shared_ptr<T>& pointer) {
-    add_pointed_at(pointer.get());
-  }
-  template <class T>
-  void add(const std::unique_ptr<T>& pointer) {
-    add_pointed_at(pointer.get());
-  }
-  template <class T>
-  void add(const std::optional<T>& value) {
-    add(value.has_value());
+  requires requires(const T& value) { value.operator*(); }
+  void add(const T& value) {
+    add(static_cast<bool>(value));
     if (value) add(*value);
   }
   template <class... T>
@@ -200,12 +190,6 @@ class StateHash {
   void count(const StateHash& other) {
     num_entries_ += other.num_entries_;
     is_known_ &= other.is_known_;
-  }
-
-  template <class T>
-  void add_pointed_at(const T* value) {
-    add(value != nullptr);
-    if (value) add(*value);
   }
 
   static std::uint64_t multiplied(std::uint64_t a, std::uint64_t b) {
