@@ -5,14 +5,6 @@
 #include "contract/core/lists.h"
 
 namespace kvfence {
-namespace {
-
-bool is_under_way(const ScriptedTransferEngine::Transfer& transfer) {
-  return transfer.progress == TransferProgress::kSubmitted ||
-         transfer.progress == TransferProgress::kPart;
-}
-
-}  // namespace
 
 void ScriptedTransferEngine::transfer_async(const TransferJob& job) {
   transfers_.push_back({job, TransferProgress::kSubmitted});
@@ -36,8 +28,7 @@ void ScriptedTransferEngine::get_finished(std::vector<TransferResult>& out) {
 
 void ScriptedTransferEngine::wait(std::span<const JobId> jobs) {
   for (Transfer& transfer : transfers_) {
-    const bool is_awaited = contains(jobs, transfer.job.job);
-    if (is_awaited && is_under_way(transfer)) {
+    if (is_under_way(transfer.progress) && contains(jobs, transfer.job.job)) {
       advance(transfer.job.job, TransferProgress::kFinished);
     }
   }
@@ -46,7 +37,7 @@ void ScriptedTransferEngine::wait(std::span<const JobId> jobs) {
 bool ScriptedTransferEngine::advance(JobId job, TransferProgress progress,
                                      std::uint32_t microseconds) {
   for (Transfer& transfer : transfers_) {
-    if (transfer.job.job != job || !is_under_way(transfer)) continue;
+    if (transfer.job.job != job || !is_under_way(transfer.progress)) continue;
     transfer.progress = progress;
     if (on_progress_) on_progress_(transfer);
     if (progress != TransferProgress::kPart) {

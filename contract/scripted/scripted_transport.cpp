@@ -24,18 +24,14 @@ ReadId ScriptedTransport::read(const ReadSpec& spec) {
 
 void ScriptedTransport::get_finished_reads(std::uint32_t rank, std::vector<ReadResult>& out) {
   out.clear();
-  std::vector<ReadId> of_others;
-  for (const ReadId number : ended_) {
+  std::erase_if(ended_, [&](ReadId number) {
     const auto at = std::ranges::find(reads_, number, &ReadState::read);
-    if (at->rank != rank) {
-      of_others.push_back(number);
-      continue;
-    }
+    if (at->rank != rank) return false;
     out.push_back({number, at->progress == TransferProgress::kFinished});
     if (carrier_) carrier_->reader_knows(number);
     reads_.erase(at);
-  }
-  ended_.swap(of_others);
+    return true;
+  });
 }
 
 void ScriptedTransport::send_notice(const Notice& notice) {
@@ -44,21 +40,17 @@ void ScriptedTransport::send_notice(const Notice& notice) {
 
 void ScriptedTransport::get_new_notices(std::uint32_t remote_rank, std::vector<Notice>& out) {
   out.clear();
-  std::vector<NoticeId> of_others;
-  for (const NoticeId number : delivered_) {
+  std::erase_if(delivered_, [&](NoticeId number) {
     const auto at = find_notice(notices_, number);
-    if (at->remote_rank != remote_rank) {
-      of_others.push_back(number);
-      continue;
-    }
+    if (at->remote_rank != remote_rank) return false;
     out.push_back(*at);
     for (const std::string& request : at->requests) {
       if (carrier_ && !at->is_heartbeat) carrier_->owner_knows(remote_rank, request);
     }
     seen_.push_back(*at);
     notices_.erase(at);
-  }
-  delivered_.swap(of_others);
+    return true;
+  });
 }
 
 void ScriptedTransport::close(std::uint32_t remote_rank, const std::string& remote_request) {

@@ -48,9 +48,7 @@ struct ReadState : ReadSpec {
     fields.add("remote_blocks", &S::remote_blocks, "from, one by one");
     fields.add("progress", &S::progress, "its progress");
   }
-  bool is_under_way() const {
-    return progress == TransferProgress::kSubmitted || progress == TransferProgress::kPart;
-  }
+  bool is_under_way() const { return kvfence::is_under_way(progress); }
   void add_to(StateHash& hash) const {
     hash.add_all(static_cast<const ReadSpec&>(*this), read, progress);
   }
