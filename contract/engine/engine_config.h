@@ -20,32 +20,11 @@
 #include "contract/core/declare.h"
 #include "contract/kv_cache/kv_cache_config.h"
 #include "contract/scheduler/scheduler.h"
+#include "contract/scripted/scripted_connector.h"
 
 namespace kvfence::engine {
 
 using kvfence::operator==;
-
-/// `(scripted)`: a connector whose answers are commands
-/// (contract/scripted/scripted_connector.h). Alone it has no workers: the update has what they
-/// would report. Under (multi ...) it may occur several times, and has workers; the update has
-/// their reports as well.
-struct ScriptedRecord {
-  static constexpr std::string_view kWord = "scripted";
-  std::string connector_class = "a";
-  bool hma = true;
-  bool cross_layers = false;
-  bool handshake = false;
-  bool shutdown_fails = false;
-  static void declare(auto& fields) {
-    using S = ScriptedRecord;
-    fields.optional("class", &S::connector_class, "of a child: names its statistics");
-    fields.optional("hma", &S::hma, "of a child: takes several groups");
-    fields.optional("cross_layers", &S::cross_layers,
-                    "of a child: prefers the blocks of all layers together");
-    fields.optional("handshake", &S::handshake, "of a child: its workers have handshake metadata");
-    fields.optional("shutdown_fails", &S::shutdown_fails, "of a child: both halves'");
-  }
-};
 
 struct ConnectorRecord;
 

@@ -120,8 +120,8 @@ bool ScriptedConnector::reset_cache() {
 }
 
 bool ScriptedConnector::shutdown() {
-  note("shutdown").answer = traits_.shutdown_fails ? "failed" : "done";
-  return !traits_.shutdown_fails;
+  note("shutdown").answer = record_.shutdown_fails ? "failed" : "done";
+  return !record_.shutdown_fails;
 }
 
 ConnectorCall& ScriptedConnectorWorker::note(std::string_view method) {
@@ -143,7 +143,7 @@ ConnectorCall& ScriptedConnectorWorker::note(std::string_view method,
 std::shared_ptr<const KVConnectorHandshakeMetadata>
 ScriptedConnectorWorker::get_handshake_metadata() {
   ConnectorCall& call = note("get_handshake_metadata");
-  if (!traits_.has_handshake) return nullptr;
+  if (!record_.handshake) return nullptr;
   auto handshake = std::make_shared<ScriptedHandshake>();
   handshake->text = std::to_string(place_) + "." + std::to_string(rank_);
   call.answer = handshake->text;
@@ -151,8 +151,8 @@ ScriptedConnectorWorker::get_handshake_metadata() {
 }
 
 bool ScriptedConnectorWorker::shutdown() {
-  note("shutdown").answer = traits_.shutdown_fails ? "failed" : "done";
-  return !traits_.shutdown_fails;
+  note("shutdown").answer = record_.shutdown_fails ? "failed" : "done";
+  return !record_.shutdown_fails;
 }
 
 void ScriptedConnectorWorker::get_finished(std::span<const std::string> finished_requests,

@@ -88,13 +88,32 @@ struct ConnectorScript {
   }
 };
 
-/// How a scripted child is configured.
-struct ScriptedTraits {
-  bool supports_hma = true;
-  bool prefers_cross_layers = false;
-  bool has_handshake = false;
-  bool shutdown_fails = false;  ///< of both halves
+namespace engine {
+
+using kvfence::operator==;
+
+/// `(scripted)` in the configuration. Alone the connector has no workers: the update has what they
+/// would report. Under (multi ...) it may occur several times, and has workers; the update has
+/// their reports as well.
+struct ScriptedRecord {
+  static constexpr std::string_view kWord = "scripted";
+  std::string connector_class = "a";
+  bool hma = true;
+  bool cross_layers = false;
+  bool handshake = false;
+  bool shutdown_fails = false;
+  static void declare(auto& fields) {
+    using S = ScriptedRecord;
+    fields.optional("class", &S::connector_class, "of a child: names its statistics");
+    fields.optional("hma", &S::hma, "of a child: takes several groups");
+    fields.optional("cross_layers", &S::cross_layers,
+                    "of a child: prefers the blocks of all layers together");
+    fields.optional("handshake", &S::handshake, "of a child: its workers have handshake metadata");
+    fields.optional("shutdown_fails", &S::shutdown_fails, "of a child: both halves'");
+  }
 };
+
+}  // namespace engine
 
 /// The handshake of a rank of a scripted child.
 struct ScriptedHandshake final : KVConnectorHandshakeMetadata {
@@ -121,9 +140,9 @@ class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
 
   ScriptedConnector() = default;
   /// A child of a MultiConnector: its calls are those of all children, which copies share.
-  ScriptedConnector(std::uint32_t place, const ScriptedTraits& traits,
+  ScriptedConnector(std::uint32_t place, const engine::ScriptedRecord& record,
                     std::shared_ptr<ScriptedChildren> children)
-      : place_(place), traits_(traits), children_(std::move(children)) {}
+      : place_(place), record_(record), children_(std::move(children)) {}
 
   void set_script(const std::string& id, const ConnectorScript& script) { scripts_[id] = script; }
   void set_reset(Reset reset) { reset_ = reset; }
@@ -155,7 +174,7 @@ class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
   void take_events(std::vector<KVCacheEvent>& out) override;
   bool reset_cache() override;
   bool says_how_reset_went() const override { return reset_ != Reset::kSaysNothing; }
-  bool supports_hma() const override { return traits_.supports_hma; }
+  bool supports_hma() const override { return record_.hma; }
   bool shutdown() override;
   /// Excludes calls that were not taken.
   void add_to(StateHash& hash) const override {
@@ -166,7 +185,7 @@ class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
   ConnectorCall& note(std::string_view method, std::string_view request = {});
 
   std::optional<std::uint32_t> place_;  ///< nothing: it is no child
-  ScriptedTraits traits_;
+  engine::ScriptedRecord record_;
   std::shared_ptr<ScriptedChildren> children_;  ///< null likewise
   std::unordered_map<std::string, ConnectorScript> scripts_;
   Reset reset_ = Reset::kDone;
@@ -179,11 +198,12 @@ class ScriptedConnector final : public Cloning<ScriptedConnector, KVConnector> {
 /// The worker's half of a scripted child. It reports what is listed under its place and rank.
 class ScriptedConnectorWorker final : public Cloning<ScriptedConnectorWorker, KVConnectorWorker> {
  public:
-  ScriptedConnectorWorker(std::uint32_t place, std::uint32_t rank, const ScriptedTraits& traits,
+  ScriptedConnectorWorker(std::uint32_t place, std::uint32_t rank,
+                          const engine::ScriptedRecord& record,
                           std::shared_ptr<ScriptedChildren> children)
-      : place_(place), rank_(rank), traits_(traits), children_(std::move(children)) {}
+      : place_(place), rank_(rank), record_(record), children_(std::move(children)) {}
 
-  bool prefer_cross_layer_blocks() const override { return traits_.prefers_cross_layers; }
+  bool prefer_cross_layer_blocks() const override { return record_.cross_layers; }
   void register_kv_caches(TransferEngine&) override { note("register_kv_caches"); }
   void register_cross_layers_kv_cache(TransferEngine&) override {
     note("register_cross_layers_kv_cache");
@@ -214,7 +234,7 @@ class ScriptedConnectorWorker final : public Cloning<ScriptedConnectorWorker, KV
 
   std::uint32_t place_;
   std::uint32_t rank_;
-  ScriptedTraits traits_;
+  engine::ScriptedRecord record_;
   std::shared_ptr<ScriptedChildren> children_;
 };
 

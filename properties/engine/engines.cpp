@@ -17,10 +17,6 @@ ImplementationFailure unsupported(const std::string& found, const std::string& e
   return {"found " + found + ", expected " + expected, ImplementationFailure::Kind::kUnsupported};
 }
 
-ScriptedTraits traits_of(const ScriptedRecord& child) {
-  return {child.hma, child.cross_layers, child.handshake, child.shutdown_fails};
-}
-
 /// Null if its class shows less than is compared.
 template <class Shown>
 std::unique_ptr<KVConnector> that_shows(std::unique_ptr<KVConnector> made) {
@@ -177,10 +173,10 @@ std::unique_ptr<KVConnector> Engines::make_connector(const Engine& engine) {
   std::vector<KVConnectorHandle> children;
   for (const ChildSetup& child : setup_.children) {
     const auto place = static_cast<std::uint32_t>(children.size());
-    children.emplace_back(child.kind == Kind::kScripted
-                              ? std::make_unique<ScriptedConnector>(
-                                    place, traits_of(child.scripted), engine.multi.scripted())
-                              : make_connector(child.kind, engine.role));
+    children.emplace_back(
+        child.kind == Kind::kScripted
+            ? std::make_unique<ScriptedConnector>(place, child.scripted, engine.multi.scripted())
+            : make_connector(child.kind, engine.role));
     if (!children.back()) return nullptr;
   }
   return parts_.make_multi(setup_.scheduler().kv_cache.pool.rules, std::move(children));
@@ -248,10 +244,10 @@ std::unique_ptr<KVConnectorWorker> Engines::make_worker(const Engine& engine,
     const bool is_scripted = child.kind == Kind::kScripted;
     children.push_back(
         {is_scripted ? child.scripted.connector_class : name_of(child.kind),
-         KVConnectorWorkerHandle(
-             is_scripted ? std::make_unique<ScriptedConnectorWorker>(
-                               place, number, traits_of(child.scripted), engine.multi.scripted())
-                         : make_worker(child.kind, engine, number))});
+         KVConnectorWorkerHandle(is_scripted
+                                     ? std::make_unique<ScriptedConnectorWorker>(
+                                           place, number, child.scripted, engine.multi.scripted())
+                                     : make_worker(child.kind, engine, number))});
     if (!children.back().worker) return nullptr;
   }
   return parts_.make_multi_worker(std::move(children));
