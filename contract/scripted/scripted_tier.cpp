@@ -134,7 +134,7 @@ TierCall& ScriptedTier::note(std::string_view method, std::string_view request) 
 
 void ScriptedTier::note_job(const TierJob& job, bool is_load) {
   TierCall& call = note(is_load ? "submit_load" : "submit_store", job.request.req_id);
-  call.job_id = job.job_id;
+  call.job = static_cast<std::uint32_t>(job.job_id);
   call.keys.assign(job.keys.begin(), job.keys.end());
   call.slots.assign(job.slots.begin(), job.slots.end());
   jobs_[job.job_id] = {is_load, call.keys, call.slots, call.request};

@@ -14,20 +14,14 @@
 
 #include "contract/tiering/secondary_tier.h"
 #include "contract/tiering/tier_files.h"
+#include "contract/tiering/tier_records.h"
 
 namespace kvfence {
 
 /// One call that a manager made on a tier, with what was passed and what was answered.
-struct TierCall {
-  std::string method;      ///< upstream's name
-  std::uint32_t tier = 0;  ///< its place in the order
-  std::string request;     ///< empty where the call is about none
-  TierJobId job_id = 0;    ///< of submit_store and submit_load
+struct TierCall : tiering::CallParts {
   std::vector<OffloadKey> keys;
-  std::vector<SlotId> slots;       ///< of submit_store and submit_load
-  std::string answer;              ///< "hit", "miss", "pending"; "request_level", "block_level"
   std::vector<JobResult> results;  ///< of get_finished_jobs
-  friend bool operator==(const TierCall&, const TierCall&) = default;
 };
 
 /// The calls on all tiers of one manager, oldest first.

@@ -128,17 +128,22 @@ struct TierWriter : OfTier {
   }
 };
 
-/// A TierCall (contract/scripted/scripted_tier.h).
+/// A call on a tier, without its keys.
+struct CallParts {
+  std::string method;                ///< upstream's name
+  std::uint32_t tier = 0;            ///< its place in the order
+  std::string request;               ///< empty where the call is about none
+  std::optional<std::uint32_t> job;  ///< of submit_store and submit_load
+  std::vector<SlotId> slots;         ///< likewise
+  std::string answer;                ///< "hit", "miss", "pending"; "request_level", "block_level"
+};
+
+/// A TierCall (contract/scripted/scripted_tier.h). The answer of get_finished_jobs is "3 done 5
+/// failed".
 template <class Keys>
-struct CallRecordOf {
+struct CallRecordOf : CallParts {
   static constexpr std::string_view kWord = "call";
-  std::string method;
-  std::uint32_t tier = 0;
-  std::string request;
-  std::optional<std::uint32_t> job;
   Keys keys;
-  std::vector<SlotId> slots;
-  std::string answer;  ///< of get_finished_jobs "3 done 5 failed"
   static void declare(auto& fields) {
     using S = CallRecordOf;
     fields.add("method", &S::method, "upstream's name");

@@ -96,7 +96,7 @@ TEST(TieringOffloadingManager, ManyRequestsAreGroupedInTheirOrder) {
       const OffloadKey first = key_of_number(1'000 * step + 2 * number);
       EXPECT_EQ(call.keys,
                 (std::vector<OffloadKey>{first, key_of_number(1'000 * step + 2 * number + 1)}));
-      tier_of(manager, call.tier).finish(call.job_id, /*success=*/true);
+      tier_of(manager, call.tier).finish(*call.job, /*success=*/true);
     }
   }
 }

@@ -73,16 +73,8 @@ void show_tier_calls(TierCalls& calls, Reusable<std::vector<tiering::CallRecordO
   for (std::size_t index = 0; index < records.size(); ++index) {
     const TierCall& call = calls[index];
     tiering::CallRecordOf<Keys>& record = records[index];
-    record.method = call.method;
-    record.tier = call.tier;
-    record.request = call.request;
-    record.job.reset();
-    if (call.method == "submit_store" || call.method == "submit_load") {
-      record.job = static_cast<std::uint32_t>(call.job_id);
-    }
+    static_cast<tiering::CallParts&>(record) = call;
     show_keys(call.keys, record.keys);
-    record.slots = call.slots;
-    record.answer = call.answer;
     for (const JobResult& result : call.results) {
       record.answer += (record.answer.empty() ? "" : " ") + std::to_string(result.job_id) +
                        (result.success ? " done" : " failed");

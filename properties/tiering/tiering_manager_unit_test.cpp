@@ -74,9 +74,8 @@ class Scene {
     std::string text;
     for (const TierCall& call : *calls_) {
       if (call.method.rfind("submit_", 0) != 0) continue;
-      text += (text.empty() ? "" : "; ") + call.method.substr(7) + " " +
-              std::to_string(call.job_id) + " of " + call.request + " at " +
-              std::to_string(call.tier) + ":";
+      text += (text.empty() ? "" : "; ") + call.method.substr(7) + " " + std::to_string(*call.job) +
+              " of " + call.request + " at " + std::to_string(call.tier) + ":";
       for (std::size_t i = 0; i < call.keys.size(); ++i) {
         text += " " + call.keys[i] + "@" + std::to_string(call.slots[i]);
       }

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/connectors/transfer_engine.h"
 #include "contract/core/declare.h"
 #include "contract/core/engine_role.h"
 #include "contract/core/status.h"
@@ -207,14 +208,10 @@ struct Record {
 };
 
 /// A transfer that the scheduler's half planned.
-struct Transfer {
+struct Transfer : TransferSpec {
   static constexpr std::string_view kWord = "transfer";
   JobId job = 0;
   std::string request;
-  std::vector<BlockId> gpu_blocks;
-  std::vector<std::uint32_t> group_sizes;
-  std::vector<std::uint32_t> block_indices;
-  std::vector<SlotId> slots;
   static void declare(auto& fields) {
     using S = Transfer;
     fields.optional("job", &S::job, "its number; with hold each worker has its own");

@@ -19,12 +19,9 @@ namespace {
 void observe_jobs(const std::vector<TransferJob>& jobs, std::vector<Transfer>& transfers) {
   transfers.resize(jobs.size());
   for (std::size_t index = 0; index < jobs.size(); ++index) {
+    static_cast<TransferSpec&>(transfers[index]) = jobs[index].spec;
     transfers[index].job = jobs[index].job;
     transfers[index].request = jobs[index].request;
-    transfers[index].gpu_blocks = jobs[index].spec.gpu_blocks;
-    transfers[index].group_sizes = jobs[index].spec.group_sizes;
-    transfers[index].block_indices = jobs[index].spec.block_indices;
-    transfers[index].slots = jobs[index].spec.slots;
   }
 }
 
