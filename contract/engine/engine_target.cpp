@@ -10,11 +10,7 @@ namespace engine {
 
 void World::apply(const Command& command) {
   newest_.reset();
-  if (const auto* added = std::get_if<AddRequest>(&command)) {
-    RequestSpec spec{added->tokens, std::nullopt, added->cache_salt, {}};
-    if (added->lora_name) spec.lora = LoraRequest{*added->lora_name, added->lora_id};
-    return add(added->id, spec);
-  }
+  if (const auto* added = std::get_if<AddRequest>(&command)) return add(added->id, added->spec());
   const auto* handed_over = std::get_if<HandOver>(&command);
   const Request* const prompt = handed_over ? requests_.find(handed_over->request) : nullptr;
   if (!prompt) return;

@@ -13,12 +13,14 @@
 #include "contract/connectors/multi/multi_facet.h"
 #include "contract/core/declare.h"
 #include "contract/core/engine_role.h"
+#include "contract/core/shared_fields.h"
 #include "contract/core/status.h"
 #include "contract/core/types.h"
 #include "contract/kv_cache/kv_cache_config.h"
 #include "contract/pool/kv_events.h"
 #include "contract/pool/pool_values.h"
 #include "contract/scheduler/request_status.h"
+#include "contract/scheduler/scheduler.h"
 #include "contract/scripted/scripted_connector.h"
 
 namespace kvfence {
@@ -33,25 +35,13 @@ using kv_cache::RequestBlocks;
 /// may overshoot: upstream may take the hit of one group in the GPU's cache for what another one
 /// loads, which its connectors cannot handle (vllm#33775); do_remote_decode anywhere but at the
 /// producer of a pair, or with a window and max_tokens other than 1 (nixl_facet.h); engine=consumer
-/// without a pair; a salt or adapter with files.
-struct AddRequest : ConnectorScript, OfEngine {
+/// without a pair; a salt or adapter with files. No multimodal items: a scheduler has no encoder
+/// inputs.
+struct AddRequest : DeclaredRequest, RequestSettings, ConnectorScript, OfEngine {
   static constexpr Verb kVerb{"add_request", "a new request; a name is used once"};
   static constexpr ErrorCode kRefusals[] = {ErrorCode::kAlreadyDeclared, ErrorCode::kNotInConfig,
                                             ErrorCode::kNoTokens, ErrorCode::kBadRange,
                                             ErrorCode::kBeyondModelLength};
-  std::string id;
-  std::vector<TokenId> tokens;
-  std::uint32_t max_tokens = 16;
-  std::uint32_t min_tokens = 0;
-  std::optional<TokenId> eos_token;
-  std::vector<TokenId> stop_tokens;
-  std::uint32_t priority = 0;
-  std::uint32_t arrival_time = 0;
-  std::optional<std::string> lora_name;
-  std::uint32_t lora_id = 0;
-  std::optional<std::string> cache_salt;
-  bool skip_reading_prefix_cache = false;
-  bool grammar = false;
   std::optional<std::uint32_t> max_offload_tokens;
   bool do_remote_decode = false;
   static void declare(auto& fields) {
@@ -60,8 +50,8 @@ struct AddRequest : ConnectorScript, OfEngine {
     fields.add("tokens", &S::tokens, Domain::kTokens, "prompt tokens");
     fields.optional("max_tokens", &S::max_tokens, Domain::kCount, "output tokens at most");
     fields.optional("min_tokens", &S::min_tokens, Domain::kCount, "no stop before");
-    fields.optional("eos_token", &S::eos_token, Domain::kCount, "stops it");
-    fields.optional("stop_tokens", &S::stop_tokens, Domain::kTokens, "each stops it");
+    fields.optional("eos_token", &S::eos_token_id, Domain::kCount, "stops it");
+    fields.optional("stop_tokens", &S::stop_token_ids, Domain::kTokens, "each stops it");
     fields.optional("priority", &S::priority, Domain::kCount, "the smaller, the sooner");
     fields.optional("arrival_time", &S::arrival_time, Domain::kCount, "decides among equals");
     fields.optional("lora_name", &S::lora_name, Domain::kText, "LoRA adapter");
@@ -69,7 +59,7 @@ struct AddRequest : ConnectorScript, OfEngine {
     fields.optional("cache_salt", &S::cache_salt, Domain::kText, "enters the first block's hash");
     fields.optional("skip_reading_prefix_cache", &S::skip_reading_prefix_cache, Domain::kFlag,
                     "its lookups find nothing");
-    fields.optional("grammar", &S::grammar, Domain::kFlag, "waits for grammar_compiled");
+    fields.optional("grammar", &S::needs_grammar, Domain::kFlag, "waits for grammar_compiled");
     ConnectorScript::declare(fields);
     fields.optional("max_offload_tokens", &S::max_offload_tokens, Domain::kTokenCount,
                     "leading tokens that may be stored (rule offload_fences_reuse)");
@@ -242,18 +232,14 @@ struct ScriptConnector : ConnectorScript, OfEngine {
 /// reported (nixl_facet.h): a later reader finds it given back.
 /// Errors, besides the scheduler's: kNotInConfig: there is one engine, or several groups without
 /// skip_reading_prefix_cache, as of AddRequest; kNotFinished: the producer reported nothing of it,
-/// or it may not be handed over again.
-struct HandOver {
+/// or it may not be handed over again. What is not declared here is as by default.
+struct HandOver : RequestSettings {
   static constexpr Verb kVerb{"hand_over", "the router adds a finished request to the consumer"};
   static constexpr ErrorCode kRefusals[] = {
       ErrorCode::kNotInConfig, ErrorCode::kUnknownRequest, ErrorCode::kAlreadyDeclared,
       ErrorCode::kNotFinished, ErrorCode::kNoTokens,       ErrorCode::kBeyondModelLength};
   std::string request;
   std::string id;
-  std::uint32_t max_tokens = 16;
-  std::uint32_t priority = 0;
-  std::uint32_t arrival_time = 0;
-  bool skip_reading_prefix_cache = false;
   static void declare(auto& fields) {
     using S = HandOver;
     fields.add("request", &S::request, Domain::kRequest, "the producer's");

@@ -95,10 +95,8 @@ struct SchedulerConfig : SchedulerSettings {
 /// of at least its block size.
 std::optional<std::string> check_config(const SchedulerConfig& config, bool has_connector);
 
-/// What add_request is given.
-struct NewRequest {
-  std::string id;
-  RequestSpec spec;  ///< prompt tokens, LoRA adapter, cache salt
+/// What a client asks for besides a prompt.
+struct RequestSettings {
   std::uint32_t max_tokens = 16;
   std::uint32_t min_tokens = 0;
   std::optional<TokenId> eos_token_id;
@@ -106,8 +104,17 @@ struct NewRequest {
   std::uint32_t priority = 0;      ///< the smaller, the sooner
   std::uint32_t arrival_time = 0;  ///< any unit
   bool skip_reading_prefix_cache = false;
-  bool needs_grammar = false;           ///< waits until grammar_compiled
+  bool needs_grammar = false;  ///< waits until grammar_compiled
+};
+
+/// What add_request is given.
+struct NewRequest : RequestSettings {
+  std::string id;
+  RequestSpec spec;                     ///< prompt tokens, LoRA adapter, cache salt
   KVTransferParams kv_transfer_params;  ///< for the connector
+  void add_to(StateHash& hash) const {
+    hash.add_all(static_cast<const RequestSettings&>(*this), id, spec, kv_transfer_params);
+  }
 };
 
 /// The state of a request between two operations.

@@ -146,18 +146,7 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (command.do_remote_decode && has_window(groups()) && command.max_tokens != 1) {
       return ErrorCode::kNotInConfig;
     }
-    NewRequest request;
-    request.id = command.id;
-    request.spec = {command.tokens, std::nullopt, command.cache_salt, {}};
-    if (command.lora_name) request.spec.lora = LoraRequest{*command.lora_name, command.lora_id};
-    request.max_tokens = command.max_tokens;
-    request.min_tokens = command.min_tokens;
-    request.eos_token_id = command.eos_token;
-    request.stop_token_ids = command.stop_tokens;
-    request.priority = command.priority;
-    request.arrival_time = command.arrival_time;
-    request.skip_reading_prefix_cache = command.skip_reading_prefix_cache;
-    request.needs_grammar = command.grammar;
+    NewRequest request{command, command.id, command.spec(), {}};
     request.kv_transfer_params.max_offload_tokens = command.max_offload_tokens;
     request.kv_transfer_params.do_remote_decode = command.do_remote_decode;
     Engine& engine = engine_of(command.engine);
@@ -175,15 +164,9 @@ class EngineDriver final : public DriverOf<EngineTarget> {
     if (!is_new(command.id)) return ErrorCode::kAlreadyDeclared;
     const KVTransferParams* const prefill = nixl().finished_prefill(command.request);
     if (!prefill) return ErrorCode::kNotFinished;
-    NewRequest request;
-    request.id = command.id;
-    request.spec = world_->requests().find(command.request)->spec();
-    request.max_tokens = command.max_tokens;
-    request.priority = command.priority;
-    request.arrival_time = command.arrival_time;
-    request.skip_reading_prefix_cache = command.skip_reading_prefix_cache;
-    request.kv_transfer_params = *prefill;
-    const ErrorCode error = add(engine_of(EngineRole::kConsumer), request);
+    const RequestSpec& spec = world_->requests().find(command.request)->spec();
+    const ErrorCode error =
+        add(engine_of(EngineRole::kConsumer), {command, command.id, spec, *prefill});
     if (error != ErrorCode::kNone) return error;
     // The first reader's notice would end the read of a second one.
     if (!reports_failed_reads(groups())) nixl().forget_prefill(command.request);

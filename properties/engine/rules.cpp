@@ -361,7 +361,7 @@ class SchedulerRules {
     track.request = *world().requests().find(limits.id);
     track.num_prompt_tokens = size_of(track.request->all_token_ids());
     track.is_unfinished = true;
-    track.is_blocked = limits.grammar;
+    track.is_blocked = limits.needs_grammar;
     track.limits = std::move(limits);
     track.limits.tokens = {};
     there_.push_back(number);
@@ -650,7 +650,7 @@ class SchedulerRules {
       const std::uint32_t num_outputs = num_tokens - track.num_prompt_tokens;
       const TokenId token = output.tokens[index];
       const bool stops = num_outputs >= limits.min_tokens &&
-                         (token == limits.eos_token || contains(limits.stop_tokens, token));
+                         (token == limits.eos_token_id || contains(limits.stop_token_ids, token));
       const bool must_end =
           stops || num_outputs >= limits.max_tokens || num_tokens >= config_.kv_cache.max_model_len;
       const bool ends = index + 1 == output.tokens.size() && is_finished(output.status);

@@ -151,7 +151,7 @@ class PairDraws final : public Draws {
     if (!is_local && (has_window(picture.config.groups) || !choices.once_in(decode_in_))) {
       command.max_tokens = 1;
     }
-    if (choices.once_in(8)) command.stop_tokens = {1};
+    if (choices.once_in(8)) command.stop_token_ids = {1};
   }
   using Draws::add_to;
 

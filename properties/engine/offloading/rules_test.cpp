@@ -237,7 +237,7 @@ std::string oracle_of(const std::function<void(Observation& shown)>& lie) {
   waits.id = "A";
   waits.tokens = {1};
   waits.skip_reading_prefix_cache = true;
-  waits.grammar = true;
+  waits.needs_grammar = true;
   std::vector<Command> commands = {waits};
   for (int step = 0; step < 4; ++step) commands.insert(commands.end(), {Schedule{}, Update{}});
   for (const Command& command : commands) {

@@ -83,15 +83,15 @@ class SchedulerDraws final : public Draws {
       command.min_tokens =
           choices.below(std::min(command.max_tokens, picture.config.max_model_len - length) + 1);
     }
-    if (!choices.once_in(4)) command.eos_token = kEosToken;
-    if (choices.once_in(2)) command.stop_tokens.push_back(kStopToken);
-    if (choices.once_in(16)) command.stop_tokens.push_back(kEosToken);
+    if (!choices.once_in(4)) command.eos_token_id = kEosToken;
+    if (choices.once_in(2)) command.stop_token_ids.push_back(kStopToken);
+    if (choices.once_in(16)) command.stop_token_ids.push_back(kEosToken);
     if (is_last_first_) {
       command.priority = 9 - picture.next_name % 10;
     } else if (choices.once_in(8)) {
       command.priority = choices.below(3);
     }
-    command.grammar = choices.once_in(8);
+    command.needs_grammar = choices.once_in(8);
   }
 
   /// Some requests sample tokens of their own.

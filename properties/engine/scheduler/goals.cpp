@@ -460,7 +460,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
     add("stopped_by_token", output.stop_reason.has_value());
     add("stopped_by_eos", output.status == RequestStatus::kFinishedStopped && !output.stop_reason);
     const bool has_stop = std::ranges::any_of(output.tokens, [&](TokenId token) {
-      return token == added.eos_token || contains(added.stop_tokens, token);
+      return token == added.eos_token_id || contains(added.stop_token_ids, token);
     });
     add("kept_going", has_stop && !is_over);
     if (!before) return;
