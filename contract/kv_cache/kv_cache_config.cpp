@@ -41,14 +41,7 @@ Parsed<KVCacheManagerConfig> make_kv_cache_manager_config(const kv_cache::Config
   Parsed<BlockPoolConfig> pool_config = make_block_pool_config(pool, file, position);
   if (!pool_config) return pool_config.error();
 
-  KVCacheManagerConfig result;
-  result.pool = std::move(*pool_config);
-  result.groups = config.groups;
-  result.max_model_len = config.max_model_len;
-  result.max_num_batched_tokens = config.max_num_batched_tokens;
-  result.use_eagle = config.use_eagle;
-  result.eagle_groups = config.eagle_groups;
-  result.retention_interval = config.retention_interval;
+  KVCacheManagerConfig result{config, std::move(*pool_config)};
   if (auto expected = check_config(result)) {
     return InputError{std::string(file), position, "groups=" + print(to_value(config.groups)),
                       std::move(*expected)};

@@ -44,14 +44,12 @@ struct RequestBlocks {
 
 /// The configuration as the config line has it; KVCacheManagerConfig is what a manager is built
 /// from.
-struct Config : PoolSettings {
-  Config() { num_gpu_blocks = 16; }
-  std::vector<KVCacheSpec> groups = {KVCacheSpec{.block_size = 4}};
-  std::uint32_t max_model_len = 64;
-  std::uint32_t max_num_batched_tokens = 64;
-  bool use_eagle = false;
-  std::vector<GroupId> eagle_groups;
-  std::optional<std::uint32_t> retention_interval;
+struct Config : PoolSettings, KVCacheSettings {
+  Config() {
+    num_gpu_blocks = 16;
+    groups = {{.block_size = 4}};
+    max_model_len = max_num_batched_tokens = 64;
+  }
   static void declare(auto& fields) {
     using S = Config;
     declare_blocks(fields);

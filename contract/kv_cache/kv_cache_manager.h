@@ -34,17 +34,8 @@ namespace kvfence {
 /// may reuse after free.
 using RequestIndex = std::uint32_t;
 
-struct KVCacheManagerConfig {
+struct KVCacheManagerConfig : KVCacheSettings {
   BlockPoolConfig pool;  ///< max_block_size is at least every group's block size
-  std::vector<KVCacheSpec> groups;
-  std::uint32_t max_model_len = 0;  ///< tokens
-  /// Tokens; Rules::full_sequence_gate_in_allocate_slots.
-  std::uint32_t max_num_batched_tokens = 0;
-  bool use_eagle = false;
-  /// The groups with draft layers; empty stands for all groups. Rules::eagle_by_group.
-  std::vector<GroupId> eagle_groups;
-  /// Tokens; VLLM_PREFIX_CACHE_RETENTION_INTERVAL. Rules::sliding_window_mask.
-  std::optional<std::uint32_t> retention_interval;
 
   /// Least common multiple of the groups' block sizes: what hits of several groups are aligned to.
   std::uint32_t scheduler_block_size() const;

@@ -1,10 +1,11 @@
 #pragma once
 
-/// The layers of a group, and block lists by group.
+/// The layers of a group, the settings of a manager of groups, and block lists by group.
 
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,20 @@ struct KVCacheSpec {
     fields.optional("sink_len", &S::sink_len, "tokens");
   }
   friend bool operator==(const KVCacheSpec&, const KVCacheSpec&) = default;
+};
+
+/// What a manager is configured with besides its pool.
+struct KVCacheSettings {
+  std::vector<KVCacheSpec> groups;
+  std::uint32_t max_model_len = 0;  ///< tokens
+  /// Tokens; Rules::full_sequence_gate_in_allocate_slots.
+  std::uint32_t max_num_batched_tokens = 0;
+  bool use_eagle = false;
+  /// The groups with draft layers; empty stands for all groups. Rules::eagle_by_group.
+  std::vector<GroupId> eagle_groups;
+  /// Tokens; VLLM_PREFIX_CACHE_RETENTION_INTERVAL. Rules::sliding_window_mask.
+  std::optional<std::uint32_t> retention_interval;
+  friend bool operator==(const KVCacheSettings&, const KVCacheSettings&) = default;
 };
 
 bool all_of_kinds(std::span<const KVCacheSpec> groups,
