@@ -1,6 +1,9 @@
 #include "contract/engine/engine_config.h"
 
 #include <algorithm>
+#include <string>
+
+#include "contract/core/check.h"
 
 namespace kvfence::engine {
 namespace {
@@ -61,32 +64,13 @@ Assembly assembly_of(const Config& config) {
 }
 
 void make_assembly(Assembly assembly, Config& config) {
-  const bool is_on_device =
-      assembly == Assembly::kOffloadingOnDevice || assembly == Assembly::kOnDevice;
-  config.device = is_on_device ? DeviceKind::kVirtual : DeviceKind::kScripted;
+  const AssemblyInfo& info = kAssemblies[static_cast<std::size_t>(assembly)];
+  config.device = info.device;
   config.engines = assembly == Assembly::kPrefillDecode ? 2 : 1;
-  ConnectorList& connectors = config.connectors.emplace();
-  switch (assembly) {
-    case Assembly::kScheduler:
-      break;
-    case Assembly::kOffloading:
-    case Assembly::kOffloadingOnDevice:
-      connectors.emplace_back(offloading::Record());
-      break;
-    case Assembly::kOnDevice:
-    case Assembly::kMulti:
-      connectors.emplace_back(MultiRecord{{offloading::Record(), simple::Record()}});
-      break;
-    case Assembly::kSimple:
-      connectors.emplace_back(simple::Record());
-      break;
-    case Assembly::kSynchronous:
-      connectors.emplace_back(files::ExampleRecord());
-      break;
-    case Assembly::kPrefillDecode:
-      connectors.emplace_back(nixl::Record());
-      break;
-  }
+  std::string expected;
+  const bool is_list =
+      from_value(*parse_value(info.connectors), config.connectors.emplace(), expected);
+  KVFENCE_CHECK(is_list, expected);
 }
 
 }  // namespace kvfence::engine

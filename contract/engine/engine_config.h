@@ -85,25 +85,33 @@ struct AssemblyInfo {
   Assembly assembly;
   std::string_view name;
   std::string_view doc;
+  std::string_view connectors;  ///< as its configuration has them, where it names no others
+  DeviceKind device = DeviceKind::kScripted;
 };
 inline constexpr AssemblyInfo kAssemblies[] = {
     // in their order
     {Assembly::kScheduler, "scheduler",
-     "scheduler alone, or under a scripted connector: steps, preemption, run-ahead, loads, aborts"},
+     "scheduler alone, or under a scripted connector: steps, preemption, run-ahead, loads, aborts",
+     "[]"},
     {Assembly::kOffloading, "offloading",
-     "OffloadingConnector over scripted copies: loads, stores, flushes, failures, tiers"},
+     "OffloadingConnector over scripted copies: loads, stores, flushes, failures, tiers",
+     "[(offloading)]"},
     {Assembly::kOffloadingOnDevice, "offloading_on_device",
-     "OffloadingConnector, copy workers and devices with a toy model: tokens as without a cache"},
+     "OffloadingConnector, copy workers and devices with a toy model: tokens as without a cache",
+     "[(offloading)]", DeviceKind::kVirtual},
     {Assembly::kOnDevice, "on_device",
-     "the same with no connector, SimpleCPUOffloadConnector, both under MultiConnector, or NIXL"},
+     "the same with no connector, SimpleCPUOffloadConnector, both under MultiConnector, or NIXL",
+     "[(multi children=[(offloading) (simple)])]", DeviceKind::kVirtual},
     {Assembly::kSimple, "simple",
-     "SimpleCPUOffloadConnector over scripted copies: a second block pool"},
+     "SimpleCPUOffloadConnector over scripted copies: a second block pool", "[(simple)]"},
     {Assembly::kSynchronous, "synchronous",
-     "ExampleConnector or DecodeBenchConnector: prompts in files, blocks filled with dummies"},
+     "ExampleConnector or DecodeBenchConnector: prompts in files, blocks filled with dummies",
+     "[(example)]"},
     {Assembly::kPrefillDecode, "prefill_decode",
-     "two engines over NIXL: remote reads, notices, deadlines and leases, failures"},
+     "two engines over NIXL: remote reads, notices, deadlines and leases, failures", "[(nixl)]"},
     {Assembly::kMulti, "multi",
-     "MultiConnector over real and scripted connectors: who loads, who saves, who is notified"},
+     "MultiConnector over real and scripted connectors: who loads, who saves, who is notified",
+     "[(multi children=[(offloading) (simple)])]"},
 };
 
 constexpr auto words_of(Assembly) {

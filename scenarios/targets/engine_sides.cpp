@@ -235,7 +235,7 @@ std::optional<engine::Assembly> assembly_of_room(std::string_view room) {
 
 std::vector<PlantedBugInfo> planted_bug_infos() {
   std::vector<PlantedBugInfo> infos;
-  for (const auto& [assembly, name, doc] : engine::kAssemblies) {
+  for (const auto& [assembly, name, doc, connectors, device] : engine::kAssemblies) {
     for (std::string_view room : planted_rooms_of(assembly)) {
       for (const planted::Bug& bug : planted::bugs_of(room)) {
         for (const std::string_view also : bug.also_of) {
