@@ -87,6 +87,13 @@ std::size_t utf8_length(std::string_view text) {
   return continues(1) && continues(2) && continues(3) ? 4 : 0;
 }
 
+// A byte that a letter after a backslash stands for.
+struct Escape {
+  char letter;
+  char byte;
+};
+constexpr Escape kEscapes[] = {{'"', '"'}, {'\\', '\\'}, {'n', '\n'}, {'t', '\t'}, {'r', '\r'}};
+
 // Appends the character at the front, escaped where it is a control byte or not UTF-8. Returns its
 // bytes in text.
 std::size_t append_character(std::string& out, std::string_view text) {
@@ -96,19 +103,13 @@ std::size_t append_character(std::string& out, std::string_view text) {
     out.append(text.substr(0, length));
     return length;
   }
-  switch (byte) {
-    case '\n':
-      out += "\\n";
-      break;
-    case '\t':
-      out += "\\t";
-      break;
-    case '\r':
-      out += "\\r";
-      break;
-    default:
-      out += "\\x";
-      append_hex(out, byte);
+  const Escape* const escape = std::ranges::find(kEscapes, byte, &Escape::byte);
+  out += '\\';
+  if (escape != std::end(kEscapes)) {
+    out += escape->letter;
+  } else {
+    out += 'x';
+    append_hex(out, byte);
   }
   return 1;
 }
@@ -389,32 +390,20 @@ class Parser {
 
   bool read_escape(std::string& out) {
     const char letter = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0';
-    switch (letter) {
-      case '"':
-      case '\\':
-        out += letter;
-        break;
-      case 'n':
-        out += '\n';
-        break;
-      case 't':
-        out += '\t';
-        break;
-      case 'r':
-        out += '\r';
-        break;
-      case 'x': {
-        const std::string_view digits = text_.substr(at_ + 2, 2);
-        if (digits.size() < 2 || !decode_hex(digits, out)) {
-          return fail_at(at_, quote_token(text_.substr(at_, 4)), "two hex digits after `\\x`");
-        }
-        at_ += 4;
-        return true;
+    if (letter == 'x') {
+      const std::string_view digits = text_.substr(at_ + 2, 2);
+      if (digits.size() < 2 || !decode_hex(digits, out)) {
+        return fail_at(at_, quote_token(text_.substr(at_, 4)), "two hex digits after `\\x`");
       }
-      default:
-        return fail_at(at_, quote_token(text_.substr(at_, 1 + utf8_length(text_.substr(at_ + 1)))),
-                       R"(one of the escapes `\"` `\\` `\n` `\t` `\r` `\xHH`)");
+      at_ += 4;
+      return true;
     }
+    const Escape* const escape = std::ranges::find(kEscapes, letter, &Escape::letter);
+    if (escape == std::end(kEscapes)) {
+      return fail_at(at_, quote_token(text_.substr(at_, 1 + utf8_length(text_.substr(at_ + 1)))),
+                     R"(one of the escapes `\"` `\\` `\n` `\t` `\r` `\xHH`)");
+    }
+    out += escape->byte;
     at_ += 2;
     return true;
   }
@@ -498,46 +487,11 @@ class Parser {
   InputError error_;
 };
 
-void append_integer(std::string& out, std::int64_t value) {
-  std::array<char, 20> buffer;
-  out.append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
-}
-
-void append_decimal(std::string& out, double value) {
-  KVFENCE_CHECK(std::isfinite(value), "inf and nan are no values of the line language");
-  std::array<char, 32> buffer;
-  const char* const end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-  const std::string_view text(buffer.data(), static_cast<std::size_t>(end - buffer.data()));
-  out += text;
-  if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
-}
-
-void append_string(std::string& out, std::string_view text) {
-  if (is_word(text) && !is_reserved(text)) {
-    out += text;
-    return;
-  }
-  out += '"';
-  while (!text.empty()) {
-    std::size_t length = 0;
-    while (length < text.size() && is(kPlain, text[length])) ++length;
-    out += text.substr(0, length);
-    text.remove_prefix(length);
-    if (text.empty()) break;
-    if (text.front() == '"' || text.front() == '\\') {
-      out += '\\';
-      out += text.front();
-      text.remove_prefix(1);
-    } else {
-      text.remove_prefix(append_character(out, text));
-    }
-  }
-  out += '"';
-}
-
-void append_bytes(std::string& out, std::string_view data) {
-  out += "0x";
-  for (const char byte : data) append_hex(out, byte);
+template <class T>
+Parsed<T> parsed(Parser parser) {
+  T read;
+  if (!parser.parse(read)) return std::move(parser.error());
+  return read;
 }
 
 // Verbs and keys: words, including the reserved ones, since their places allow nothing else.
@@ -561,46 +515,76 @@ void append_fields(std::string& out, const std::vector<Field>& fields, int depth
   }
 }
 
-void append_list(std::string& out, const Value::List& list, int depth) {
-  out += '[';
-  bool first = true;
-  for (const Value& value : list) {
-    if (!first) out += ' ';
-    first = false;
-    append_value(out, value, depth);
+// Appends what a value holds.
+struct Printer {
+  std::string& out;
+  int depth;  // counts the lists and records around the value
+
+  void operator()(None) const { out += "none"; }
+  void operator()(bool truth) const { out += truth ? "true" : "false"; }
+  void operator()(std::int64_t integer) const {
+    std::array<char, 20> buffer;
+    char* const end = buffer.data() + buffer.size();
+    out.append(buffer.data(), std::to_chars(buffer.data(), end, integer).ptr);
   }
-  out += ']';
-}
-
-void append_record(std::string& out, const Record& record, int depth) {
-  out += '(';
-  append_name(out, record.verb);
-  append_fields(out, record.fields, depth);
-  out += ')';
-}
-
-// depth counts the lists and records around the value.
-void append_value(std::string& out, const Value& value, int depth) {
-  if (const auto* integer = value.get_if<std::int64_t>()) {
-    append_integer(out, *integer);
-  } else if (const auto* text = value.get_if<std::string>()) {
-    append_string(out, *text);
-  } else if (value.get_if<None>()) {
-    out += "none";
-  } else if (const bool* truth = value.get_if<bool>()) {
-    out += *truth ? "true" : "false";
-  } else if (const double* decimal = value.get_if<double>()) {
-    append_decimal(out, *decimal);
-  } else if (const auto* bytes = value.get_if<Bytes>()) {
-    append_bytes(out, bytes->data);
-  } else {
-    KVFENCE_CHECK(depth < limits::kValueDepthMax, "a value nested beyond kValueDepthMax");
-    if (const auto* list = value.get_if<Value::List>()) {
-      append_list(out, *list, depth + 1);
-    } else if (const auto* record = value.get_if<Record>()) {
-      append_record(out, *record, depth + 1);
+  void operator()(double decimal) const {
+    KVFENCE_CHECK(std::isfinite(decimal), "inf and nan are no values of the line language");
+    std::array<char, 32> buffer;
+    char* const end = buffer.data() + buffer.size();
+    const std::string_view text(buffer.data(), std::to_chars(buffer.data(), end, decimal).ptr);
+    out += text;
+    if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
+  }
+  void operator()(std::string_view text) const {
+    if (is_word(text) && !is_reserved(text)) {
+      out += text;
+      return;
     }
+    out += '"';
+    while (!text.empty()) {
+      std::size_t length = 0;
+      while (length < text.size() && is(kPlain, text[length])) ++length;
+      out += text.substr(0, length);
+      text.remove_prefix(length);
+      if (text.empty()) break;
+      if (text.front() == '"' || text.front() == '\\') {
+        out += '\\';
+        out += text.front();
+        text.remove_prefix(1);
+      } else {
+        text.remove_prefix(append_character(out, text));
+      }
+    }
+    out += '"';
   }
+  void operator()(const Bytes& bytes) const {
+    out += "0x";
+    for (const char byte : bytes.data) append_hex(out, byte);
+  }
+  void operator()(const Value::List& list) const {
+    check_depth();
+    out += '[';
+    for (const Value& value : list) {
+      if (&value != &list.front()) out += ' ';
+      append_value(out, value, depth + 1);
+    }
+    out += ']';
+  }
+  void operator()(const Record& record) const {
+    check_depth();
+    out += '(';
+    append_name(out, record.verb);
+    append_fields(out, record.fields, depth + 1);
+    out += ')';
+  }
+
+  void check_depth() const {
+    KVFENCE_CHECK(depth < limits::kValueDepthMax, "a value nested beyond kValueDepthMax");
+  }
+};
+
+void append_value(std::string& out, const Value& value, int depth) {
+  std::visit(Printer{out, depth}, value.data());
 }
 
 }  // namespace
@@ -623,18 +607,10 @@ std::string InputError::to_text() const {
 }
 
 Parsed<Line> parse_line(std::string_view text, std::string_view file, std::uint32_t line_number) {
-  Parser parser(text, file, line_number);
-  Line line;
-  if (!parser.parse(line)) return std::move(parser.error());
-  return line;
+  return parsed<Line>({text, file, line_number});
 }
 
-Parsed<Value> parse_value(std::string_view text) {
-  Parser parser(text, {}, 1);
-  Value value;
-  if (!parser.parse(value)) return std::move(parser.error());
-  return value;
-}
+Parsed<Value> parse_value(std::string_view text) { return parsed<Value>({text, {}, 1}); }
 
 Parsed<Document> parse_document(std::string_view text, std::string_view file) {
   if (text.substr(0, 3) == "\xef\xbb\xbf") {
