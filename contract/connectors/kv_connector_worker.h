@@ -21,12 +21,13 @@
 
 namespace kvfence {
 
-/// What one rank reports with a step. Each list names a request, block or job once.
-struct KVConnectorWorkerOutput {
+/// What ranks report with a step. Each list names a request, block or job once.
+template <class Job>
+struct WorkersReport {
   std::vector<std::string> finished_sending;
   std::vector<std::string> finished_recving;
   std::vector<BlockId> invalid_block_ids;
-  std::vector<TransferResult> completed_jobs;  ///< whether they succeeded; not how long they took
+  std::vector<Job> completed_jobs;
   std::vector<TransferOperations> stats = {};  ///< OffloadingConnectorStats, of this step
   std::vector<TransferOperationsOfClass> stats_of_children = {};  ///< of a MultiConnector, instead
   /// Empties the report. The lists keep their storage, their elements do not.
@@ -38,8 +39,11 @@ struct KVConnectorWorkerOutput {
     stats.clear();
     stats_of_children.clear();
   }
-  friend bool operator==(const KVConnectorWorkerOutput&, const KVConnectorWorkerOutput&) = default;
+  friend bool operator==(const WorkersReport&, const WorkersReport&) = default;
 };
+
+/// Of one rank. Its jobs say whether they succeeded, not how long they took.
+using KVConnectorWorkerOutput = WorkersReport<TransferResult>;
 
 /// A polymorphic value, as KVConnector; a copy has the original's KV caches until others are
 /// registered.

@@ -15,16 +15,8 @@
 
 namespace kvfence {
 
-/// The report of all ranks.
-struct AggregatedOutput {
-  std::vector<std::string> finished_sending;
-  std::vector<std::string> finished_recving;
-  std::vector<BlockId> invalid_block_ids;    ///< ascending
-  std::vector<CompletedJob> completed_jobs;  ///< ascending by job
-  std::vector<TransferOperations> stats = {};
-  std::vector<TransferOperationsOfClass> stats_of_children = {};
-  friend bool operator==(const AggregatedOutput&, const AggregatedOutput&) = default;
-};
+/// Of all ranks: blocks ascending, jobs ascending by number.
+using AggregatedOutput = WorkersReport<CompletedJob>;
 
 /// KVOutputAggregator(num_workers).
 ///
