@@ -3,32 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <utility>
-
-#include "contract/core/check.h"
 
 namespace kvfence {
-
-ScriptedTier::ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls,
-                           PrimaryKvView primary)
-    : ScriptedTier(place, std::move(calls), primary, nullptr) {}
-
-ScriptedTier::ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls,
-                           PrimaryKvView primary, std::unique_ptr<TierFiles> files)
-    : place_(place), calls_(std::move(calls)), primary_(primary), files_(std::move(files)) {}
-
-ScriptedTier::ScriptedTier(const ScriptedTier& other)
-    : Cloning(other),
-      place_(other.place_),
-      calls_(other.calls_),
-      primary_(other.primary_),
-      held_(other.held_),
-      ask_again_(other.ask_again_),
-      jobs_(other.jobs_),
-      finished_(other.finished_),
-      policy_(other.policy_) {
-  KVFENCE_CHECK(!other.files_, "a tier that has files is moved, not copied");
-}
 
 void ScriptedTier::finish(TierJobId job_id, bool success) {
   const auto found = jobs_.find(job_id);

@@ -10,8 +10,10 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "contract/core/cloned.h"
 #include "contract/tiering/secondary_tier.h"
 #include "contract/tiering/tier_files.h"
 #include "contract/tiering/tier_records.h"
@@ -33,12 +35,11 @@ class ScriptedTier final : public Cloning<ScriptedTier, SecondaryTier> {
  public:
   /// Knows keys alone. Given slots that are not empty, a load writes its blocks there, as they have
   /// to be, and nothing else moves.
-  ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls, PrimaryKvView primary = {});
-  /// A file tier.
-  ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls, PrimaryKvView primary,
-               std::unique_ptr<TierFiles> files);
-  ScriptedTier(const ScriptedTier& other);
-  ScriptedTier& operator=(const ScriptedTier&) = delete;
+  ///
+  /// With files it is a file tier.
+  ScriptedTier(std::uint32_t place, std::shared_ptr<TierCalls> calls, PrimaryKvView primary = {},
+               std::unique_ptr<TierFiles> files = nullptr)
+      : place_(place), calls_(std::move(calls)), primary_(primary), files_(std::move(files)) {}
 
   // What is commanded. It shows in the answers to later calls.
 
@@ -96,7 +97,7 @@ class ScriptedTier final : public Cloning<ScriptedTier, SecondaryTier> {
   std::uint32_t place_;
   std::shared_ptr<TierCalls> calls_;
   PrimaryKvView primary_;
-  std::unique_ptr<TierFiles> files_;
+  Cloned<TierFiles> files_;
   std::set<OffloadKey> held_;
   std::map<OffloadKey, std::uint32_t> ask_again_;
   std::map<TierJobId, Job> jobs_;    ///< under way

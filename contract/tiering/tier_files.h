@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/core/check.h"
 #include "contract/core/state_digest.h"
 #include "contract/tiering/file_fault.h"
 #include "contract/tiering/file_tier.h"
@@ -40,6 +41,11 @@ class TierFiles {
   TierFiles(const TierFiles&) = delete;
   TierFiles& operator=(const TierFiles&) = delete;
   virtual ~TierFiles() = default;
+
+  /// Aborts.
+  std::unique_ptr<TierFiles> clone() const {
+    check_failed(__FILE__, __LINE__, "clone", "a tier that has files is moved, not copied");
+  }
 
   /// As the file tier's lookup.
   virtual LookupResult lookup(OffloadKeyView key) = 0;
