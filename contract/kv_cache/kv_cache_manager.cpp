@@ -25,31 +25,22 @@ std::optional<std::string> check_group(const KVCacheManagerConfig& config, const
       only_for(KVCacheSpecKind::kSinkFullAttention, spec.sink_len > 0)) {
     return "settings of the group's own kind alone";
   }
-  switch (spec.kind) {
-    case KVCacheSpecKind::kFullAttention:
-      return std::nullopt;
-    case KVCacheSpecKind::kSlidingWindow:
-      if (spec.sliding_window == 0) return "a window of at least one token";
-      if (is_eagle && !is_aligned && !config.pool.rules.eagle_by_group) {
-        return "a sliding window with eagle whose block size is that of all groups";
-      }
-      return std::nullopt;
-    case KVCacheSpecKind::kChunkedLocal:
-      if (spec.attention_chunk_size == 0) return "a chunk of at least one token";
-      if (is_eagle) return "chunked local attention without eagle";
-      if (!is_aligned) return "chunked local attention whose block size is that of all groups";
-      return std::nullopt;
-    case KVCacheSpecKind::kMamba:
-      return std::nullopt;
-    case KVCacheSpecKind::kCrossAttention:
-      if (config.pool.enable_caching) return "cross attention without prefix caching";
-      return std::nullopt;
-    case KVCacheSpecKind::kSinkFullAttention:
-      if (!config.pool.rules.sink_groups) return "no attention sink in this profile";
-      if (spec.sink_len == 0 || spec.sink_len % spec.block_size != 0) {
-        return "a sink of a positive multiple of the block size";
-      }
-      return std::nullopt;
+  if (spec.kind == KVCacheSpecKind::kSlidingWindow) {
+    if (spec.sliding_window == 0) return "a window of at least one token";
+    if (is_eagle && !is_aligned && !config.pool.rules.eagle_by_group) {
+      return "a sliding window with eagle whose block size is that of all groups";
+    }
+  } else if (spec.kind == KVCacheSpecKind::kChunkedLocal) {
+    if (spec.attention_chunk_size == 0) return "a chunk of at least one token";
+    if (is_eagle) return "chunked local attention without eagle";
+    if (!is_aligned) return "chunked local attention whose block size is that of all groups";
+  } else if (spec.kind == KVCacheSpecKind::kCrossAttention) {
+    if (config.pool.enable_caching) return "cross attention without prefix caching";
+  } else if (spec.kind == KVCacheSpecKind::kSinkFullAttention) {
+    if (!config.pool.rules.sink_groups) return "no attention sink in this profile";
+    if (spec.sink_len == 0 || spec.sink_len % spec.block_size != 0) {
+      return "a sink of a positive multiple of the block size";
+    }
   }
   return std::nullopt;
 }
