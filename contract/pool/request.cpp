@@ -88,19 +88,17 @@ BlockHash hash_block_tokens(HashAlgorithm algorithm, BlockHashView parent_hash,
   return digest(algorithm, writer.encoded());
 }
 
-Request::Request(RequestSpec spec, const HashConfig& config)
-    : spec_(std::move(spec)),
-      algorithm_(config.algorithm),
-      hash_block_size_(config.hash_block_size),
-      hash_size_(kvfence::hash_bytes(config.algorithm)),
-      seed_(config.seed) {
-  KVFENCE_CHECK(hash_block_size_ > 0, "hash_block_size must be positive");
-  hash_full_blocks();
+Request::Request(RequestSpec spec, const HashConfig& config) : spec_(std::move(spec)) {
+  hash_by(config);
 }
 
 void Request::assign(const RequestSpec& spec, const HashConfig& config) {
-  KVFENCE_CHECK(config.hash_block_size > 0, "hash_block_size must be positive");
   spec_ = spec;
+  hash_by(config);
+}
+
+void Request::hash_by(const HashConfig& config) {
+  KVFENCE_CHECK(config.hash_block_size > 0, "hash_block_size must be positive");
   algorithm_ = config.algorithm;
   hash_block_size_ = config.hash_block_size;
   hash_size_ = kvfence::hash_bytes(config.algorithm);

@@ -138,13 +138,15 @@ class Request {
   void add_to(StateHash& hash) const { hash.add(spec_); }
 
  private:
+  /// Hashes anew, in the storage that is there.
+  void hash_by(const HashConfig& config);
   void hash_full_blocks();
 
   std::size_t num_tokens_at_next_hash_ = 0;  ///< beside the tokens: read with each of them
   RequestSpec spec_;
-  HashAlgorithm algorithm_;
-  std::uint32_t hash_block_size_;
-  std::size_t hash_size_;
+  HashAlgorithm algorithm_{};
+  std::uint32_t hash_block_size_ = 0;
+  std::size_t hash_size_ = 0;
   std::string seed_;  ///< NONE_HASH is derived where the first block is hashed, once
   std::string hash_bytes_;
 };
