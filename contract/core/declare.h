@@ -116,12 +116,8 @@ class Reusable {
  public:
   Reusable() = default;
   ~Reusable() = default;
-  Reusable(const Reusable& other) : present_(other.present_) {
-    if (present_) value_ = other.value_;
-  }
-  Reusable(Reusable&& other) noexcept : present_(other.present_) {
-    if (present_) std::swap(value_, other.value_);
-  }
+  Reusable(const Reusable& other) { *this = other; }
+  Reusable(Reusable&& other) noexcept { *this = std::move(other); }
   Reusable& operator=(const Reusable& other) {
     present_ = other.present_;
     if (present_) value_ = other.value_;
@@ -297,10 +293,6 @@ InputError unknown_key(std::string_view file, const Field& field, std::string ex
 InputError missing_key(std::string_view file, Position position, std::string_view owner,
                        std::string_view key);
 InputError unexpected_subject(std::string_view file, const Line& line);
-
-}  // namespace detail
-
-namespace detail {
 
 /// The MemberType of T. One object per type, so that its address names the type.
 template <class T>
