@@ -199,11 +199,13 @@ class Preparation {
   }
 
   /// Adds the part made from the connector's record, if that is of this kind.
-  template <class Record, class Part, class Make>
-  Wrong add_part(std::optional<Part>& part, Make make) {
+  template <class Record, class Part, class... Ranks>
+  Wrong add_part(std::optional<Part>& part,
+                 Parsed<Part> (*make)(const Record&, const SchedulerConfig&, Ranks...),
+                 const SchedulerConfig& scheduler, Ranks... ranks) {
     const auto* const record = config_.connector<Record>();
     if (!record) return std::nullopt;
-    Parsed<Part> made = make(*record);
+    Parsed<Part> made = make(*record, scheduler, ranks...);
     if (!made) return error(made.error().found, made.error().expected);
     part = std::move(*made);
     return std::nullopt;
@@ -224,27 +226,20 @@ class Preparation {
       return error(std::to_string(scheduler.kv_cache.groups.size()) + " groups",
                    "one group, for children without hma");
     }
-    if (auto wrong = add_part<offloading::Record>(parts.offloading, [&](const auto& record) {
-          return make_connector_setup(record, scheduler, ranks);
-        })) {
+    if (auto wrong = add_part(parts.offloading, make_connector_setup, scheduler, ranks)) {
       return wrong;
     }
-    if (auto wrong = add_part<simple::Record>(parts.simple, [&](const auto& record) {
-          return make_simple_spec(record, scheduler, ranks);
-        })) {
+    if (auto wrong = add_part(parts.simple, make_simple_spec, scheduler, ranks)) return wrong;
+    if (auto wrong =
+            add_part<files::ExampleRecord>(parts.files, make_files_spec, scheduler, ranks)) {
       return wrong;
     }
-    const auto of_files = [&](const auto& record) {
-      return make_files_spec(record, scheduler, ranks);
-    };
-    if (auto wrong = add_part<files::ExampleRecord>(parts.files, of_files)) return wrong;
-    return add_part<files::DecodeBenchRecord>(parts.files, of_files);
+    return add_part<files::DecodeBenchRecord>(parts.files, make_files_spec, scheduler, ranks);
   }
 
   Wrong add_nixl() {
-    return add_part<nixl::Record>(setup_.nixl, [&](const auto& record) {
-      return make_nixl_spec(record, setup_.scheduler(), config_.ranks, config_.consumer_ranks);
-    });
+    return add_part(setup_.nixl, make_nixl_spec, setup_.scheduler(), config_.ranks,
+                    config_.consumer_ranks);
   }
 
   Wrong add_device() {
