@@ -32,11 +32,6 @@ struct UsedObjects {
 template <class T>
 inline constinit thread_local UsedObjects<T> used_objects{};
 
-template <class T>
-struct IsVariant : std::false_type {};
-template <class... Alternatives>
-struct IsVariant<std::variant<Alternatives...>> : std::true_type {};
-
 /// What an ErasedType does with a T: a declared struct, or a variant of declared structs.
 template <class T>
 struct Typed {
@@ -64,7 +59,7 @@ struct Typed {
   }
   static DeclaredObject declared(void* object) {
     T& typed = *static_cast<T*>(object);
-    if constexpr (IsVariant<T>::value) {
+    if constexpr (requires { std::variant_size<T>::value; }) {
       return std::visit([](auto& alternative) { return object_of(alternative); }, typed);
     } else {
       return object_of(typed);
