@@ -52,11 +52,11 @@ std::optional<InputError> KVConnectorRegistry::register_library(const std::strin
                                                                 const std::string& path,
                                                                 const std::string& symbol) {
   return register_connector(name, [name, path, symbol]() -> Parsed<KVConnectorFactories> {
-    const Parsed<KVConnectorEntry*> entry = open_function<KVConnectorEntry>(path, symbol);
+    const Parsed<void*> entry = open_symbol(path, symbol);
     if (!entry) return entry.error();
     const auto error = errors_at(path, {});
     KVConnectorFactories connectors;
-    (*entry)(connectors);
+    reinterpret_cast<KVConnectorEntry*> (*entry)(connectors);
     if (const auto half = connectors.half_kinds(); !half.empty()) {
       return error("half a connector (" + joined(half) + ")",
                    symbol + " to fill in every half of a kind");

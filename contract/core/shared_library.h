@@ -13,12 +13,4 @@ namespace kvfence {
 /// Errors: (file: the path) it cannot be opened; it has no such symbol.
 Parsed<void*> open_symbol(const std::string& path, const std::string& symbol);
 
-/// The same as a function of that type; the caller guarantees the type.
-template <class Function>
-Parsed<Function*> open_function(const std::string& path, const std::string& symbol) {
-  Parsed<void*> address = open_symbol(path, symbol);
-  if (!address) return address.error();
-  return reinterpret_cast<Function*>(*address);
-}
-
 }  // namespace kvfence
