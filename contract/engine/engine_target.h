@@ -41,6 +41,7 @@ namespace engine {
 /// aggregates those of all ranks.
 /// Source: vLLM v0.23.0 v1/executor/multiproc_executor.py collective_rpc, worker_busy_loop.
 struct OfRanks : OfEngine {
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
   std::optional<std::uint32_t> rank = std::nullopt;
   static void declare(auto& fields) {
     fields.optional("rank", &OfRanks::rank, Domain::kCount,
@@ -53,7 +54,6 @@ struct OfRanks : OfEngine {
 /// executed, or it has not polled the one before.
 struct Execute : OfRanks {
   static constexpr Verb kVerb{"execute", "the oldest planned step goes to the device"};
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
 };
 
 /// Errors: kNotInConfig: no such rank or stream.
@@ -98,7 +98,6 @@ struct FailNext : OfEngine {
 /// has not polled.
 struct Poll : OfRanks {
   static constexpr Verb kVerb{"poll", "the worker's half asks what is over, for its report"};
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig, ErrorCode::kNoStepInFlight};
 };
 
 /// Pending faults are withdrawn. Steps without tokens follow until nothing is held or copied,

@@ -127,6 +127,7 @@ struct AllocateSlots {
 
 /// A command about the blocks of one request.
 struct OfRequest {
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::string request;
   static void declare(auto& fields) {
     fields.add("request", &OfRequest::request, Domain::kRequest, "whose blocks");
@@ -148,13 +149,11 @@ struct CacheBlocks : OfRequest {
 
 struct Free : OfRequest {
   static constexpr Verb kVerb{"free", "gives all blocks of a request back, the last first"};
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
 };
 
 struct RemoveSkippedBlocks : OfRequest {
   static constexpr Verb kVerb{"remove_skipped_blocks",
                               "gives blocks back that no group of the request needs any more"};
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
   std::uint32_t total_computed_tokens = 0;
   static void declare(auto& fields) {
     OfRequest::declare(fields);
@@ -176,7 +175,6 @@ struct GetNumCommonPrefixBlocks : OfRequest {
 struct GetUnhashedBlockIds : OfRequest {
   static constexpr Verb kVerb{"get_unhashed_block_ids",
                               "blocks of a request that carry no key, by group"};
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kUnknownRequest};
 };
 
 struct TakeNewBlockIds {

@@ -55,7 +55,9 @@ namespace tiering {
 using kvfence::operator==;
 
 /// A command about one tier.
+/// Errors: kNotInConfig: no such tier.
 struct OfTier {
+  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t tier = 0;
   static void declare(auto& fields) {
     fields.add("tier", &OfTier::tier, Domain::kCount, "its place in the order, from 0");
@@ -64,7 +66,6 @@ struct OfTier {
 
 struct TierFinish : OfTier {
   static constexpr Verb kVerb{"tier_finish", "a job of a tier is over; it is reported at its poll"};
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t job = 0;
   bool success = true;
   static void declare(auto& fields) {
@@ -106,7 +107,6 @@ struct TierFaults : OfTier {
 /// Errors: kNotInConfig: no such tier, or no file tier.
 struct TierRestart : OfTier {
   static constexpr Verb kVerb{"tier_restart", "a file tier ends and is opened again"};
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   bool overtaken = false;
   static void declare(auto& fields) {
     OfTier::declare(fields);
@@ -118,7 +118,6 @@ struct TierRestart : OfTier {
 /// Errors: kNotInConfig: no such tier, or no file tier.
 struct TierWriter : OfTier {
   static constexpr Verb kVerb{"tier_writer", "another process acts as a writer on a tier's files"};
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t number = 0;
   WriterAct does = WriterAct::kClaims;
   static void declare(auto& fields) {

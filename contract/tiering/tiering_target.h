@@ -51,7 +51,6 @@ struct OfKeysAndRequest : offload::OfKeys, OfRequest {
 
 /// A command about a list of keys of a tier.
 struct OfTierAndKeys : OfTier, offload::OfKeys {
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   static void declare(auto& fields) {
     OfTier::declare(fields);
     OfKeys::declare(fields);
@@ -111,7 +110,6 @@ struct ResetCache {
 
 struct TierAskAgain : OfTier, eviction::OfKey {
   static constexpr Verb kVerb{"tier_ask_again", "the next lookups of a key at a tier are put off"};
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   std::uint32_t times = 1;
   static void declare(auto& fields) {
     OfTier::declare(fields);
@@ -135,7 +133,6 @@ std::optional<FileFault> file_fault_of(const Fault& fault);
 /// Errors: kNotInConfig: no such tier, or no file tier.
 struct TierDamage : OfTier, eviction::OfKey {
   static constexpr Verb kVerb{"tier_damage", "another process damages a block file"};
-  static constexpr ErrorCode kRefusals[] = {ErrorCode::kNotInConfig};
   FileDamage damage = FileDamage::kFlip;
   std::uint32_t at = 0;  ///< the bit, modulo those of the file; bytes left; bytes more; whose file
   static void declare(auto& fields) {
