@@ -90,15 +90,10 @@ class Erased {
     object_ = nullptr;
   }
 
-  /// A T as its default constructor makes it.
-  template <class T>
-  T& emplace() {
-    return *static_cast<T*>(emplace(*erased_type<T>));
-  }
-  void* emplace(const ErasedType& type) {
+  /// Makes it one of that type, as the default constructor does.
+  void emplace(const ErasedType& type) {
     reuse(type);
-    type_->restore(object_);
-    return object_;
+    type.restore(object_);
   }
 
   /// A T with whatever it held before: for callers that write every member.

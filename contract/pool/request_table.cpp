@@ -24,7 +24,7 @@ bool take_number(std::string_view& text, char separator, std::uint32_t& number, 
 
 }  // namespace
 
-Request& RequestTable::declare(const std::string& name, RequestSpec spec) {
+void RequestTable::declare(const std::string& name, RequestSpec spec) {
   const auto [at, added] =
       number_of_.try_emplace(name, static_cast<std::uint32_t>(entries_.size()));
   if (added) {
@@ -32,7 +32,6 @@ Request& RequestTable::declare(const std::string& name, RequestSpec spec) {
   } else {
     entries_[at->second].request = Request(std::move(spec), config_);
   }
-  return entries_[at->second].request;
 }
 
 std::optional<std::uint32_t> RequestTable::number_of(const std::string& name) const {

@@ -23,7 +23,7 @@ class RequestTable {
   explicit RequestTable(HashConfig config) : config_(std::move(config)) {}
 
   /// Adds a request, or replaces the one of that name.
-  Request& declare(const std::string& name, RequestSpec spec);
+  void declare(const std::string& name, RequestSpec spec);
 
   /// How many were declared before it; nothing for an unknown name.
   std::optional<std::uint32_t> number_of(const std::string& name) const;
