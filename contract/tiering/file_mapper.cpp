@@ -1,7 +1,7 @@
 #include "contract/tiering/file_mapper.h"
 
+#include <algorithm>
 #include <cstddef>
-#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -66,16 +66,9 @@ FileMapper::FileMapper(const FileMapperConfig& config) {
 
 std::string FileMapper::get_file_name(OffloadKeyView key) const {
   const std::string hash = to_hex(get_block_hash(key));
-  const std::string_view digits = hash;
-  std::string name = rank_path_;
-  name.append("/").append(digits.substr(0, 3));
-  name.append("/").append(digits.substr(digits.size() < 3 ? digits.size() : 3, 2));
-  name.append("_g")
-      .append(std::to_string(get_group_id(key)))
-      .append("/")
-      .append(hash)
-      .append(".bin");
-  return name;
+  const std::size_t split = std::min<std::size_t>(hash.size(), 3);
+  return rank_path_ + "/" + hash.substr(0, split) + "/" + hash.substr(split, 2) + "_g" +
+         std::to_string(get_group_id(key)) + "/" + hash + ".bin";
 }
 
 }  // namespace kvfence

@@ -158,20 +158,15 @@ std::uint32_t read_num_slots(Settings& settings, const OffloadingSpecContext& co
   return static_cast<std::uint32_t>(num_slots);
 }
 
-std::optional<InputError> find_unknown(const std::vector<Field>& fields, const std::string& file) {
-  for (const Field& field : fields) {
-    if (contains(kSettings, field.key)) continue;
-    return error_at(file, field, "one of " + joined(kSettings));
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& fields,
                                                 const OffloadingSpecContext& context,
                                                 const std::string& file) {
-  if (auto error = find_unknown(fields, file)) return *error;
+  for (const Field& field : fields) {
+    if (contains(kSettings, field.key)) continue;
+    return error_at(file, field, "one of " + joined(kSettings));
+  }
   Settings settings(fields, file);
   const Rules& rules = context.kv_cache.pool.rules;
   OffloadingSpec spec;
