@@ -447,6 +447,12 @@ class Explain(Command):
         text = self.expect(AGREE, "explain", name, "--planted-bug", "free_reverses_list", "--oracles", "rules").stdout
         self.assertIn("Nothing was found, judged by rules alone.", text)
 
+    def test_explains_a_scenario_of_each_folder(self):
+        folders = {file.parent for file in (HERE / "cases").rglob("*.kvs")}
+        self.assertGreater(len(folders), 20)
+        for folder in sorted(folders):
+            self.expect(AGREE, "explain", str(min(folder.glob("*.kvs"))))
+
     def test_draws_one_engine_or_two(self):
         name = self.write("a.kvs", "target engine", "config assembly=scheduler", "add_request id=A tokens=[1 2 3]",
                           "schedule", "update")
