@@ -82,7 +82,7 @@ std::optional<ImplementationFailure> Engines::start(const Config& config,
   for (std::size_t number = 0; number < engines_.size(); ++number) {
     Engine& engine = engines_[number];
     engine.role = static_cast<EngineRole>(number);
-    engine.simple.start(place_of(Kind::kSimple));
+    if (setup_.simple) engine.simple.start(place_of(Kind::kSimple));
     std::optional<ConnectorSetup>& offloading = setup_.of(engine.role).offloading;
     if (!offloading) continue;
     engine.offloading.start(config, *offloading, place_of(Kind::kOffloading),
