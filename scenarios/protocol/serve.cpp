@@ -107,6 +107,12 @@ int serve(const Target& target, Implementation& implementation, int input, int o
   std::string chunk(kChunkBytes, '\0');
   std::string incoming;
   std::string out;
+  // Keeps the storage of `out`.
+  const auto flush = [&] {
+    const bool is_written = write_all(output, out);
+    out.clear();
+    return is_written;
+  };
   while (true) {
     const ssize_t num_bytes = ::read(input, chunk.data(), chunk.size());
     if (num_bytes < 0 && errno == EINTR) continue;
@@ -120,16 +126,15 @@ int serve(const Target& target, Implementation& implementation, int input, int o
          newline = incoming.find('\n', searched)) {
       const std::string_view line = std::string_view(incoming).substr(begin, newline - begin);
       if (!server.answer(line, out)) {
-        write_all(output, std::exchange(out, {}));
+        flush();
         return failed("the implementation failed");
       }
-      if (out.size() >= kWriteBytes && !write_all(output, std::exchange(out, {})))
-        return failed("cannot write");
+      if (out.size() >= kWriteBytes && !flush()) return failed("cannot write");
       begin = searched = newline + 1;
     }
     incoming.erase(0, begin);
     if (incoming.size() > limits::kLineBytesMax) return failed("a line is too long");
-    if (!write_all(output, std::exchange(out, {}))) return failed("cannot write");
+    if (!flush()) return failed("cannot write");
   }
   return incoming.empty() ? 0 : failed("the input ends within a line");
 }
