@@ -196,10 +196,10 @@ class EngineReplay {
   bool end_request(std::size_t number) {
     ++num_ended_;
     const std::uint32_t wanted = requests_[number].output_length;
-    const std::uint32_t said = result_.replayed[number].output_tokens;
-    if (said != wanted) {
+    const std::uint32_t generated = result_.replayed[number].output_tokens;
+    if (generated != wanted) {
       return sides_.diverge("outputs", std::to_string(wanted) + " tokens",
-                            std::to_string(said) + " tokens",
+                            std::to_string(generated) + " tokens",
                             request_name(number) + " ended with another number of tokens");
     }
     ++result_.completed;

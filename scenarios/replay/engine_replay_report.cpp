@@ -34,7 +34,7 @@ std::uint64_t num_computed_of(const EngineReplayResult& result) {
 std::string to_summary(const EngineReplayResult& result, std::size_t block_bytes) {
   std::string out = row("requests", requests_text(result));
   out += row("as without a cache", with_thousands(result.completed) + " of them, " +
-                                       with_thousands(result.output_tokens) + " tokens said");
+                                       with_thousands(result.output_tokens) + " tokens generated");
   out += row("steps", with_thousands(result.steps) + ", and " + with_thousands(result.idle_steps) +
                           " without tokens");
   out += row("prompts", with_thousands(result.prompt_tokens) + " tokens");

@@ -44,7 +44,7 @@ class Tokens {
     sequences_[command.id] = {command.cache_salt, command.tokens};
     // Its right output, whose KV may exist before the output is reported.
     std::vector<TokenId> tokens = command.tokens;
-    for (std::uint32_t said = 0; said < command.max_tokens; ++said) {
+    for (std::uint32_t number = 0; number < command.max_tokens; ++number) {
       if (tokens.size() >= max_model_len_) break;
       tokens.push_back(toy_model::sample_without_cache(command.cache_salt, tokens, windows_));
     }
@@ -63,11 +63,11 @@ class Tokens {
         const TokenId expected =
             toy_model::sample_without_cache(sequence.cache_salt, sequence.tokens, windows_);
         if (token != expected) {
-          const std::string said =
+          const std::string actual =
               token == toy_model::kDisagreement
-                  ? "the ranks do not agree on what " + output.request + " says"
-                  : output.request + " says " + std::to_string(token);
-          wrong.push_back(said + "; without a cache it says " + std::to_string(expected));
+                  ? "the ranks do not agree on what " + output.request + " generates"
+                  : output.request + " generates " + std::to_string(token);
+          wrong.push_back(actual + "; without a cache it is " + std::to_string(expected));
           sequence.is_wrong = true;
         }
         sequence.tokens.push_back(token);

@@ -115,7 +115,7 @@ TEST(EngineStory, ShowsARaceAndTheTokenThatComesOfIt) {
       compute  > forward 3
       compute  < forward 3
       pages    GPU 1 = wrong A:1
-    ! token    C says 16697137; without a cache it says 12224979
+    ! token    C generates 16697137; without a cache it is 12224979
       -> outputs=[(output request=C tokens=[16697137] status=finished_length_capped)]
 
 ! race 1  store 1 (store stream) reads GPU 2,
@@ -136,7 +136,7 @@ TEST(EngineStory, ShowsEveryRank) {
   EXPECT_EQ(loads, (std::vector<std::string>{"load 1 for B", "load 1 r1 for B"}));
   const std::vector<std::string> wrong = wrong_tokens_of(story);
   ASSERT_EQ(wrong.size(), 1U);
-  EXPECT_TRUE(wrong[0].starts_with("the ranks do not agree on what B says; ")) << wrong[0];
+  EXPECT_TRUE(wrong[0].starts_with("the ranks do not agree on what B generates; ")) << wrong[0];
 }
 
 TEST(EngineStory, EachRaceEndsWithAWrongTokenWithItsBugAndNotWithout) {
