@@ -1,14 +1,39 @@
 /// `kvfence check`: checks random interleavings against the reference.
 
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <string>
 #include <utility>
 
+#include "properties/core/campaign.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
+#include "scenarios/command/shell_word.h"
 
 namespace kvfence {
+namespace {
+
+/// The line that draws the commands of the failing episode again.
+std::string check_again(const CheckOptions& options, const Report& report) {
+  std::string text = "kvfence check --target " + report.target + " --seed " +
+                     std::to_string(report.seed) + " --episode " + std::to_string(report.episode) +
+                     " --episode-commands " + std::to_string(options.episode_commands);
+  if (options.commands_max && *options.commands_max != UINT64_MAX) {
+    const std::uint64_t first = options.episode.value_or(0);
+    const std::uint64_t before =
+        commands_of_episodes(first, report.episode - first, options.episode_commands);
+    text += " --commands " + std::to_string(*options.commands_max - before);
+  }
+  for (const Field& field : options.config_overrides) {
+    text += " --config " + shell_word(field.key + "=" + print(field.value));
+  }
+  return text;
+}
+
+}  // namespace
+
 int check_command(const CheckCommandOptions& options) {
   const TargetTools& target = *required(tools_of(options.target, "--target"));
   make_out_folder(options.out_folder);
@@ -26,7 +51,8 @@ int check_command(const CheckCommandOptions& options) {
   if (report.divergence) {
     const auto path =
         std::filesystem::path(options.out_folder) / ("kvfence-" + outcome.case_name + ".kvs");
-    save_failure(report, path.lexically_normal().string(), options.subject);
+    save_failure(report, path.lexically_normal().string(), options.subject,
+                 check_again(options.check, report));
   }
   if (options.output.json) {
     std::printf("%s\n", to_json(report).c_str());

@@ -51,7 +51,7 @@ class Checker {
     }
     Outcome outcome = merged();
     outcome.report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (options_.shrink && outcome.report.divergence) shrink(outcome);
+    if (outcome.report.divergence) settle(outcome);
     return outcome;
   }
 
@@ -229,7 +229,7 @@ class Checker {
           is_long ? commands_of(crash.episode, as_long, as_long - 1)
                   : commands_of(crash.episode, num_commands_of(crash.episode), crash.step);
       if (!scenario) continue;
-      const auto found = run_contained(*scenario, check_.limits);
+      const auto found = run_contained(to_document(*scenario), check_.limits);
       if (is_long && (!found || found->oracle != kCrash)) break;
       report.scenario = to_document(*scenario);
       if (found && found->oracle == kCrash) {
@@ -239,11 +239,22 @@ class Checker {
     }
     report.divergence->message +=
         "; not when the episode runs alone, so it depends on what came before it";
+    name_whole_run(report);
+  }
+
+  /// A line that reproduces what one episode alone does not.
+  void name_whole_run(Report& report) {
     reproduces_alone_ = false;
-    report.reproduce = "kvfence check --target " + std::string(target_.name) + " --seed " +
-                       std::to_string(options_.seed) + " --jobs 1 --commands " +
-                       std::to_string(report.commands) + " --episode-commands " +
-                       std::to_string(options_.episode_commands);
+    if (options_.scenario) {
+      report.reproduce = "kvfence run " + shell_argument(options_.scenario_file);
+      return;
+    }
+    report.reproduce =
+        "kvfence check --target " + std::string(target_.name) + " --seed " +
+        std::to_string(options_.seed) + " --jobs 1 --commands " +
+        std::to_string(commands_before(report.episode) + report.divergence->step + 1) +
+        " --episode-commands " + std::to_string(options_.episode_commands);
+    if (options_.episode) report.reproduce += " --episode " + std::to_string(*options_.episode);
     for (const Field& field : options_.config_overrides) {
       report.reproduce += " --config " + shell_word(field.key + "=" + print(field.value));
     }
@@ -292,11 +303,33 @@ class Checker {
 
   // ---- Shrinking ----
 
-  void shrink(Outcome& outcome) {
-    const std::string& oracle = outcome.report.divergence->oracle;
-    if (oracle == "expectation" || !reproduces_alone_) return;
+  /// Shrinks the failure, if the options say so. What is reported fails by itself, unless it needs
+  /// what earlier episodes left behind, as in a child whose `config` forgets a table.
+  void settle(Outcome& outcome) {
+    if (!reproduces_alone_) return;
+    const bool is_crash = outcome.report.divergence->oracle == kCrash;
+    const bool may_shrink = options_.shrink && outcome.report.divergence->oracle != "expectation";
     // In one process first, at full speed: most failures do not harm it.
-    if (oracle != kCrash && shrink_in_one_process(outcome)) return;
+    if (may_shrink && !is_crash && shrink_in_one_process(outcome)) return;
+    if (!is_crash && !fails_alone(outcome.report)) {
+      outcome.report.source += ", which passes alone, so it depends on what came before it";
+      name_whole_run(outcome.report);
+    } else if (may_shrink) {
+      shrink_in_processes(outcome);
+    }
+  }
+
+  /// In a process of its own, where nothing came before it.
+  bool fails_alone(const Report& report) const {
+    if (!options_.scenario) return run_contained(report.scenario, check_.limits).has_value();
+    if (episodes_of(*options_.scenario).size() == 1) return true;
+    CheckOptions options = options_;
+    options.episode = report.episode;
+    options.shrink = false;
+    return run_contained(std::move(options), check_.limits).has_value();
+  }
+
+  void shrink_in_processes(Outcome& outcome) {
     Parsed<Scenario> scenario = parsed(outcome.report.scenario);
     KVFENCE_CHECK(scenario, "a scenario that failed can be read");
     CheckOptions options = options_;
@@ -308,19 +341,19 @@ class Checker {
     limits.seconds_per_command = std::min(limits.seconds_per_command, kSecondsOfATryMax);
     limits.memory_bytes = std::min(limits.memory_bytes, kMemoryOfATryMax);
     const auto run = [&](const Scenario& candidate, const Setup&) {
-      return run_contained(candidate, limits);
+      return run_contained(to_document(candidate), limits);
     };
     Divergence divergence = *outcome.report.divergence;
     if (!shrink_failure(run, *scenario, divergence, options)) return;
     // The report of the smallest scenario, with the full limits.
-    const auto found = run_contained(*scenario, check_.limits);
+    const auto found = run_contained(to_document(*scenario), check_.limits);
     if (!found || found->oracle != divergence.oracle) return;
     outcome.report.commands_before_shrinking = before;
     outcome.report.divergence = found;
     outcome.report.scenario = to_document(*scenario);
   }
 
-  /// False: that process crashed.
+  /// False: that process crashed, or its result fails in no other one.
   bool shrink_in_one_process(Outcome& outcome) {
     CheckOptions options = options_;
     options.scenario = outcome.report.scenario;
@@ -335,7 +368,7 @@ class Checker {
     }
     if (!run.answer()) return false;
     Report shrunk = outcome_from_bytes(*run.answer()).report;
-    if (!shrunk.divergence) return true;
+    if (!shrunk.divergence || !run_contained(shrunk.scenario, check_.limits)) return false;
     outcome.report.divergence = std::move(shrunk.divergence);
     outcome.report.scenario = std::move(shrunk.scenario);
     outcome.report.commands_before_shrinking = shrunk.commands_before_shrinking;
@@ -343,12 +376,16 @@ class Checker {
   }
 
   /// The failure of a scenario, a crash included.
-  std::optional<Divergence> run_contained(const Scenario& scenario,
-                                          const ContainedLimits& limits) const {
+  std::optional<Divergence> run_contained(Document scenario, const ContainedLimits& limits) const {
     CheckOptions options;
-    options.scenario = to_document(scenario);
+    options.scenario = std::move(scenario);
     options.oracles = options_.oracles;
     options.shrink = false;
+    return run_contained(std::move(options), limits);
+  }
+
+  std::optional<Divergence> run_contained(CheckOptions options,
+                                          const ContainedLimits& limits) const {
     ContainedRun run([&](RunPosition& position) { return answer_of(std::move(options), position); },
                      limits);
     run.wait();

@@ -302,6 +302,65 @@ TEST(ContainedCheck, NamesTheWholeCheckIfNoEpisodeReproducesIt) {
             "--episode-commands 200 --config 'profile=v0.23'");
 }
 
+/// Wraps an implementation, and answers wrongly from the n-th command of the process on.
+class Forgetful final : public Implementation {
+ public:
+  Forgetful(std::unique_ptr<Implementation> sound, std::uint64_t command)
+      : sound_(std::move(sound)), command_(command) {}
+
+  std::string name() const override { return sound_->name(); }
+  std::optional<ImplementationFailure> reset(const Setup& setup) override {
+    return sound_->reset(setup);
+  }
+  std::optional<ImplementationFailure> apply(const Command& command, const World& world,
+                                             Observe observe, Observation& observation) override {
+    ++num_commands_of_process;
+    auto failure = sound_->apply(command, world, observe, observation);
+    if (num_commands_of_process >= command_) {
+      observation = default_observation(block_pool_sides().target());
+    }
+    return failure;
+  }
+
+ private:
+  std::unique_ptr<Implementation> sound_;
+  std::uint64_t command_;
+};
+
+TEST(ContainedCheck, NamesTheWholeCheckIfTheSidesDifferOnlyAfterOtherEpisodes) {
+  const TargetSides& sides = block_pool_sides();
+  const ContainedCheck check =
+      check_of(sides, {[&] { return sides.make_reference(); },
+                       [&]() -> std::unique_ptr<Implementation> {
+                         return std::make_unique<Forgetful>(sides.make_optimized(), 450);
+                       }});
+  for (const bool shrink : {true, false}) {
+    CheckOptions options = commands(1'000);
+    options.shrink = shrink;
+    const Outcome outcome = check_contained(check, options);
+    ASSERT_TRUE(outcome.report.divergence);
+    EXPECT_EQ(outcome.report.divergence->oracle, "lockstep");
+    EXPECT_EQ(
+        outcome.report.source,
+        "random, seed 1, episode 2, which passes alone, so it depends on what came before it");
+    EXPECT_EQ(outcome.report.reproduce,
+              "kvfence check --target block_pool --seed 1 --jobs 1 --commands 450 "
+              "--episode-commands 200");
+  }
+  const std::string episode = "target block_pool\ntake_events\ntake_events\ntake_events\n";
+  CheckOptions options;
+  for (int count = 0; count < 150; ++count) {
+    const Document part = *parse_document(episode);
+    if (!options.scenario) options.scenario.emplace();
+    options.scenario->insert(options.scenario->end(), part.begin(), part.end());
+  }
+  options.scenario_file = "all of them.kvs";
+  const Outcome outcome = check_contained(check, options);
+  ASSERT_TRUE(outcome.report.divergence);
+  EXPECT_EQ(outcome.report.episode, 149);
+  EXPECT_EQ(outcome.report.reproduce, "kvfence run 'all of them.kvs'");
+}
+
 TEST(ContainedCheck, FindsTheSameWithAnyNumberOfProcesses) {
   const TargetSides& sides = block_pool_sides();
   ContainedCheck check =

@@ -7,6 +7,7 @@
 
 #include "properties/core/run_check.h"
 #include "scenarios/command/files.h"
+#include "scenarios/command/shell_word.h"
 
 namespace kvfence {
 
@@ -51,14 +52,15 @@ std::string arguments_again(const Report& report, const Subject& subject) {
   return text;
 }
 
-void save_failure(Report& report, const std::string& path, const Subject& subject) {
-  if (const auto problem = write_file(path, print(failing_document(report)))) {
-    std::fprintf(stderr, "kvfence: %s\n", problem->c_str());
-    return;
-  }
+bool save_failure(Report& report, const std::string& path, const Subject& subject,
+                  const std::string& otherwise) {
+  const bool is_written = write_if_asked(path, print(failing_document(report)));
   // Unless the scenario by itself does not show it.
-  if (report.reproduce.empty()) report.reproduce = "kvfence run " + path;
+  if (report.reproduce.empty()) {
+    report.reproduce = is_written ? "kvfence run " + shell_argument(path) : otherwise;
+  }
   report.reproduce += arguments_again(report, subject);
+  return is_written;
 }
 
 bool write_if_asked(const std::string& path, const std::string& text) {

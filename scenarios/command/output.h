@@ -49,8 +49,10 @@ int without_report(const Outcome& outcome, const OutputOptions& output);
 std::string arguments_again(const Report& report, const Subject& subject);
 
 /// Writes a failing report's scenario to `path`, with the failure in its first lines, and names the
-/// file in report.reproduce.
-void save_failure(Report& report, const std::string& path, const Subject& subject);
+/// file in report.reproduce; false, with a message on stderr, if that cannot be done. `otherwise`
+/// is the line that then reproduces the failure, without the arguments of the subject.
+bool save_failure(Report& report, const std::string& path, const Subject& subject,
+                  const std::string& otherwise);
 
 /// Writes the text to the file, if one is asked for; false, with a message on stderr, on failure.
 bool write_if_asked(const std::string& path, const std::string& text);

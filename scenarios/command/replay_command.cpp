@@ -112,7 +112,9 @@ void save_divergence(const ReplayCommandOptions& options, const std::optional<Sc
   // Not beside the trace: recorded traffic is often in a read-only folder.
   const auto name = std::filesystem::path(shrunk_path(options.file)).filename();
   const auto path = std::filesystem::path(options.out_folder) / name;
-  save_failure(report, path.lexically_normal().string(), options.subject);
+  if (!save_failure(report, path.lexically_normal().string(), options.subject, {})) {
+    report.reproduce = "kvfence replay " + options.arguments;
+  }
 }
 
 /// Writes the files that are asked for; false, with a message on stderr, on failure.

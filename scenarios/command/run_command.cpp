@@ -4,12 +4,14 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "properties/report/number_text.h"
 #include "scenarios/command/commands.h"
 #include "scenarios/command/files.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
+#include "scenarios/command/shell_word.h"
 
 namespace kvfence {
 namespace {
@@ -50,11 +52,13 @@ int run_command(const RunCommandOptions& options) {
     Report& report = outcome.report;
     num_commands += report.commands;
     num_disagreements += report.disagreements;
+    std::string again = "kvfence run " + shell_argument(file);
+    if (report.episode > 0) again += " --episode " + std::to_string(report.episode);
     if (report.divergence && report.commands_before_shrinking > 0) {
-      save_failure(report, shrunk_path(file), options.subject);
+      save_failure(report, shrunk_path(file), options.subject, again);
     } else if (report.divergence) {
-      report.reproduce = "kvfence run " + file;
-      if (report.episode > 0) report.reproduce += " --episode " + std::to_string(report.episode);
+      // Unless the episode by itself does not show it.
+      if (report.reproduce.empty()) report.reproduce = std::move(again);
       report.reproduce += arguments_again(report, options.subject);
     }
     if (!options.output.json) {
@@ -62,7 +66,7 @@ int run_command(const RunCommandOptions& options) {
         std::printf("ok    %s  (%llu commands)\n", file.c_str(),
                     static_cast<unsigned long long>(report.commands));
       } else {
-        std::printf("%s\n", to_text(report).c_str());
+        std::printf("%s%s", to_text(report).c_str(), files.size() > 1 ? "\n" : "");
       }
     }
     reports.push_back(std::move(report));

@@ -6,6 +6,7 @@
 #include "scenarios/command/files.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
+#include "scenarios/command/shell_word.h"
 
 namespace kvfence {
 
@@ -24,11 +25,12 @@ int shrink_command(const ShrinkCommandOptions& options) {
                                              : ""));
   }
   const std::string path = options.out_file.empty() ? shrunk_path(options.file) : options.out_file;
-  save_failure(report, path, options.subject);
+  const bool is_written =
+      save_failure(report, path, options.subject, "kvfence run " + shell_argument(options.file));
   std::printf("%s%s", options.output.json ? to_json(report).c_str() : to_text(report).c_str(),
               options.output.json ? "\n" : "");
   // The command's task is to shrink, and that succeeded.
-  return report.reproduce.empty() ? exit_code::kBadInput : exit_code::kAgree;
+  return is_written ? exit_code::kAgree : exit_code::kBadInput;
 }
 
 }  // namespace kvfence

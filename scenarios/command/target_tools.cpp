@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <sstream>
 
 #include "contract/core/joined.h"
 #include "contract/engine/engine_target.h"
@@ -87,9 +88,19 @@ std::string part_name(std::string_view target, std::string_view assembly) {
 }  // namespace
 
 std::string Subject::arguments() const {
-  if (!sut_command.empty()) return "--sut " + shell_word(sut_command);
-  if (!connector_library.empty()) return "--connector-library " + shell_word(connector_library);
-  return planted_bug.empty() ? "" : "--planted-bug " + planted_bug;
+  std::string text;
+  if (!sut_command.empty()) text = " --sut " + shell_word(sut_command);
+  if (!connector_library.empty()) text = " --connector-library " + shell_word(connector_library);
+  if (!planted_bug.empty()) text = " --planted-bug " + planted_bug;
+  // A timeout, or memory that ran out, is found again under the same limit alone.
+  const Subject defaults;
+  if (timeout_seconds != defaults.timeout_seconds) {
+    std::ostringstream seconds;
+    seconds << timeout_seconds;
+    text += " --timeout " + seconds.str();
+  }
+  if (memory_mib != defaults.memory_mib) text += " --memory-limit " + std::to_string(memory_mib);
+  return text.empty() ? text : text.substr(1);
 }
 
 // ---- The two sides of a run ----

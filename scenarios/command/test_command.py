@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -79,6 +80,33 @@ class Check(Command):
         self.assertIn("expected", again.stdout)
         scenario = next(self.folder.glob("*.kvs"))
         self.expect(AGREE, "run", scenario.name)
+
+    def test_the_line_that_reproduces_is_one_that_a_shell_takes(self):
+        out = "it's a folder"
+        done = self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999",
+                           "--out", out)
+        last = done.stdout.splitlines()[-1]
+        self.assertEqual(shlex.split(last)[3], f"{out}/kvfence-block_pool-seed1-episode2.kvs")
+        again = self.expect(DISAGREEMENT, *shlex.split(last)[2:])
+        self.assertEqual(shlex.split(again.stdout.splitlines()[-1])[:3], shlex.split(last)[:3])
+
+    def test_a_failure_that_cannot_be_written_is_drawn_again(self):
+        name = "kvfence-block_pool-seed1-episode2.kvs"
+        (self.folder / name).mkdir()
+        for commands in ("9999", "440"):
+            done = self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bug", BUG, "--commands", commands)
+            self.assertIn(f"{name}: cannot be written", done.stderr)
+            last = done.stdout.splitlines()[-1]
+            self.assertIn("kvfence check --target block_pool --seed 1 --episode 2 ", last)
+            again = self.expect(DISAGREEMENT, *shlex.split(last)[2:], "--out", "other")
+            self.assertEqual([line for line in again.stdout.splitlines() if line.startswith("> ")],
+                             [line for line in done.stdout.splitlines() if line.startswith("> ")])
+        scenario = next((self.folder / "other").glob("*.kvs"))
+        (self.folder / "other" / f"{scenario.stem}.shrunk.kvs").mkdir()
+        for command, code in (("run", DISAGREEMENT), ("shrink", BAD_INPUT)):
+            done = self.expect(code, command, str(scenario), "--planted-bug", BUG)
+            self.assertEqual(done.stdout.splitlines()[-1],
+                             f"reproduce: kvfence run {scenario} --planted-bug {BUG}", command)
 
     def test_a_library_that_cannot_be_used_is_named(self):
         arguments = ("check", "--commands", "10", "--connector-library", "no_such.so", "--target")
@@ -289,6 +317,21 @@ class Outside(Command):
         done = self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--seconds", "0.5", "--timeout", "1",
                            "--no-shrink", "--jobs", "1", "--sut", child)
         self.assertIn("timed out after 1000 ms", done.stdout)
+        self.assertTrue(done.stdout.endswith(" --timeout 1\n"), done.stdout)
+        again = self.expect(DISAGREEMENT, *shlex.split(done.stdout.splitlines()[-1])[2:], "--no-shrink")
+        self.assertIn("timed out after 1000 ms", again.stdout)
+
+    def test_a_child_that_keeps_something_from_one_episode_to_the_next(self):
+        keeping = self.pool_of_its_own("    COUNT = [0]", "    def touch(self, blocks):", "        self.COUNT[0] += 1",
+                                       "        return 'error=unknown_block' if self.COUNT[0] > 60 else super().touch(blocks)")
+        text = (self.folder / "pool.py").read_text().replace("        self.free_queue.reverse()\n", "")
+        (self.folder / "pool.py").write_text(text)
+        for shrink in (("--no-shrink",), ()):
+            done = self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--commands", "9000", "--sut", keeping,
+                               "--config", "profile=v0.19", "--jobs", "1", *shrink)
+            self.assertIn("which passes alone, so it depends on what came before it", done.stdout)
+            again = self.expect(DISAGREEMENT, *shlex.split(done.stdout.splitlines()[-1])[2:], *shrink)
+            self.assertRegex(again.stdout, r"expected +none")
 
     def test_nothing_compared_is_no_agreement(self):
         child = f"{KVFENCE} serve --target block_pool"
