@@ -2,18 +2,25 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "contract/core/joined.h"
 #include "contract/core/line.h"
 #include "contract/core/lists.h"
 #include "contract/core/words.h"
@@ -34,7 +41,85 @@ constexpr const char* kExitCodes =
 /// More than any machine has.
 constexpr std::uint64_t kMemoryMibMax = std::uint64_t{1} << 24;
 
+/// More processes than any machine has cores.
+constexpr std::uint32_t kJobsMax = 1024;
+/// Draft tokens per request and step: each takes memory.
+constexpr std::uint32_t kDraftsMax = 1024;
+
 using Targets = std::vector<std::string>;
+
+// ---- What the text of an option must be ----
+// CLI11 reads -1 and what is too large as another number, and 010 as 8. A check without a name adds
+// nothing to --help.
+
+template <class T>
+struct ElementOf {
+  using Type = T;
+};
+template <class T>
+struct ElementOf<std::optional<T>> : ElementOf<T> {};
+template <class T>
+struct ElementOf<std::vector<T>> : ElementOf<T> {};
+
+template <class Number>
+CLI::Validator whole_number() {
+  using Limits = std::numeric_limits<Number>;
+  const auto problem = [](const std::string& text) -> std::string {
+    const bool is_hex = text.starts_with("0x");
+    const std::string_view digits = std::string_view(text).substr(is_hex ? 2 : 0);
+    const char* const end = digits.data() + digits.size();
+    Number number{};
+    const auto [stop, error] = std::from_chars(digits.data(), end, number, is_hex ? 16 : 10);
+    const bool is_octal = !is_hex && digits.size() > 1 && digits.front() == '0';
+    if (error == std::errc() && stop == end && !is_octal) return {};
+    return "found '" + text + "', expected an integer from " +
+           std::to_string(std::is_signed_v<Number> ? 0 : Limits::min()) + " to " +
+           std::to_string(Limits::max());
+  };
+  return {problem, ""};
+}
+
+CLI::Validator finite_number() {
+  const auto problem = [](const std::string& text) -> std::string {
+    char* stop = nullptr;
+    const double number = std::strtod(text.c_str(), &stop);
+    if (!text.empty() && *stop == '\0' && std::isfinite(number)) return {};
+    return "found '" + text + "', expected a number";
+  };
+  return {problem, ""};
+}
+
+CLI::Validator positive_number() {
+  const auto problem = [](const std::string& text) -> std::string {
+    if (std::strtod(text.c_str(), nullptr) > 0) return {};
+    return "found '" + text + "', expected more than 0";
+  };
+  return {problem, "POSITIVE"};
+}
+
+CLI::Validator at_most(std::uint32_t max) {
+  const auto problem = [max](const std::string& text) -> std::string {
+    if (std::strtod(text.c_str(), nullptr) <= max) return {};
+    return "found '" + text + "', expected at most " + std::to_string(max);
+  };
+  return {problem, ""};
+}
+
+/// A variable of a shell that is not set must not select something else than what it should name.
+CLI::Validator not_empty() {
+  return {[](const std::string& text) -> std::string {
+            return text.empty() ? "found '', expected a name" : "";
+          },
+          ""};
+}
+
+/// Throws BadInput if one of the options was given.
+void expect_none_of(const CLI::App& command, const std::vector<const char*>& options,
+                    const std::string& where) {
+  for (const char* name : options) {
+    if (command.count(name) > 0) throw BadInput(std::string(name) + ": not " + where);
+  }
+}
 
 /// Adds options to a subcommand.
 class Options {
@@ -51,8 +136,16 @@ class Options {
   template <class Member>
   CLI::Option* value(const char* name, Member& member, const char* doc,
                      const char* type = nullptr) const {
+    using Element = typename ElementOf<Member>::Type;
     CLI::Option* const option = added(app_->add_option(name, member, doc));
+    if constexpr (std::is_integral_v<Element>) option->check(whole_number<Element>());
+    if constexpr (std::is_floating_point_v<Element>) option->check(finite_number());
     return type != nullptr ? option->type_name(type) : option;
+  }
+  /// A file, or whatever else has a name.
+  template <class Member>
+  CLI::Option* named(const char* name, Member& member, const char* doc, const char* type) const {
+    return value(name, member, doc, type)->check(not_empty());
   }
   /// Shown with its default.
   template <class Member>
@@ -62,7 +155,7 @@ class Options {
   }
   template <class Member>
   CLI::Option* positive(const char* name, Member& member, const char* doc) const {
-    return with_default(name, member, doc)->check(CLI::PositiveNumber);
+    return with_default(name, member, doc)->check(positive_number());
   }
   /// N,N,...
   template <class Member>
@@ -94,7 +187,7 @@ class Options {
   void output(OutputOptions& output, bool junit) const {
     flag("--json", output.json, "print one JSON object as the last line");
     flag("--quiet", output.quiet, "no progress on stderr");
-    if (junit) value("--junit", output.junit_file, "write a JUnit XML file", "FILE");
+    if (junit) named("--junit", output.junit_file, "write a JUnit XML file", "FILE");
   }
 
   CLI::Option* oracles(Oracles& oracles) const {
@@ -113,17 +206,17 @@ class Options {
   }
 
   CLI::Option* planted_bug(std::string& name) const {
-    return value("--planted-bug", name, "test the optimized implementation with this planted bug",
+    return named("--planted-bug", name, "test the optimized implementation with this planted bug",
                  "NAME");
   }
 
   void subject(Subject& subject) const {
     auto* planted = planted_bug(subject.planted_bug);
     auto* sut =
-        value("--sut", subject.sut_command,
+        named("--sut", subject.sut_command,
               "test a child process that speaks the line protocol, started with this shell command",
               "CMD");
-    auto* library = value("--connector-library", subject.connector_library,
+    auto* library = named("--connector-library", subject.connector_library,
                           "with --target engine: test the connectors of this shared library, of "
                           "any kind, under the optimized scheduler",
                           "FILE");
@@ -175,7 +268,7 @@ class ReplayCommandLine {
                {kBlockPool, kScheduler, kOffload, kEngine});
     gpu_blocks_ = all.value("--gpu-blocks", options.pool.gpu_blocks,
                             "blocks of the pool, including the null block")
-                      ->check(CLI::PositiveNumber)
+                      ->check(positive_number())
                       ->default_str("10000; 65536 for scheduler, 2048 for offload, 512 for engine");
     auto* only = all.value("--only", options.only, "run one side only, for figures")
                      ->check(CLI::IsMember({"reference", "optimized"}));
@@ -188,14 +281,14 @@ class ReplayCommandLine {
                  "always compared)");
     // The last one counts, so that a line that reproduces a failure can be a line with an addition.
     all.value("--requests", options.pool.requests_max, "replay only the first N requests")
-        ->check(CLI::PositiveNumber)
+        ->check(positive_number())
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    all.value(
+    all.named(
         "--csv", options.csv_file,
         "write the figures over time (with --curve: the curve; for engine: one row per request)",
         "FILE");
     of_some_targets_.emplace_back(
-        all.value("--svg", options.svg_file, "draw the same figures", "FILE"),
+        all.named("--svg", options.svg_file, "draw the same figures", "FILE"),
         Targets{kBlockPool, kScheduler, kOffload});
     all.planted_bug(options.subject.planted_bug);
     all.output(options.output, /*junit=*/true);
@@ -262,7 +355,9 @@ class ReplayCommandLine {
     curve_ = with({kBlockPool})
                  .list("--curve", options_.curve,
                        "print the hit rate at each of these pool sizes instead", "N,N,...")
-                 ->check(CLI::PositiveNumber);
+                 ->check(positive_number())
+                 ->excludes(lockstep_)
+                 ->excludes(gpu_blocks_);
     some.with_default("--out", options_.out_folder, "folder for the scenario of a failure",
                       "FOLDER");
   }
@@ -277,7 +372,7 @@ class ReplayCommandLine {
                        "requests that run at the same time");
     max_num_batched_tokens_ =
         both.value("--max-num-batched-tokens", options.max_num_batched_tokens, "tokens per step")
-            ->check(CLI::PositiveNumber)
+            ->check(positive_number())
             ->default_str("8192; 512 for engine");
     scheduler.with_default("--max-model-len", options.max_model_len,
                            "longest request in tokens; 0: the longest of the trace");
@@ -288,8 +383,9 @@ class ReplayCommandLine {
         "--priorities", options.num_priorities,
         "with --policy priority: request n of the trace, from 0, has priority n modulo this");
     both.flag("--async", options.async_scheduling, "plan one step ahead (asynchronous scheduling)");
-    scheduler.with_default("--spec", options.num_speculative_tokens,
-                           "draft tokens per request and step");
+    scheduler
+        .with_default("--spec", options.num_speculative_tokens, "draft tokens per request and step")
+        ->check(at_most(kDraftsMax));
     scheduler.list("--accept", options.accepted,
                    "accepted drafts of the first list, the second, ..., then from the start again; "
                    "without it all are accepted",
@@ -310,7 +406,7 @@ class ReplayCommandLine {
     cpu_blocks_ = with({kOffload, kEngine})
                       .list("--cpu-blocks", options_.offload.cpu_blocks,
                             "capacities of the CPU tier in blocks; for engine: one", "N,N,...")
-                      ->check(CLI::PositiveNumber)
+                      ->check(positive_number())
                       ->default_str("1000,2000,5000,...,200000; 4096 for engine");
     const Options offload = with({kOffload});
     offload.list("--policies", policies_, "eviction policies of the CPU tier", "NAME,NAME")
@@ -324,7 +420,7 @@ class ReplayCommandLine {
     audit::EventStreamOptions& publish = options_.publish;
     const Options some = with({kBlockPool, kScheduler});
     auto* const to =
-        some.value("--publish", publish.publisher.endpoint,
+        some.named("--publish", publish.publisher.endpoint,
                    "publish the KV events: bind this endpoint, e.g. tcp://127.0.0.1:5557 (port 0: "
                    "a free port); anything else is a file, a recording for kvfence audit",
                    "ENDPOINT")
@@ -339,7 +435,7 @@ class ReplayCommandLine {
         some.one_of("--hashes", hashes_,
                     "hashes of blocks in events: all bytes, or the low 64 bits as integers",
                     {"bytes", "low64"}));
-    needs_publish(some.value("--replay-endpoint", publish.publisher.replay_endpoint,
+    needs_publish(some.named("--replay-endpoint", publish.publisher.replay_endpoint,
                              "bind this endpoint, and send missed messages again on request",
                              "ENDPOINT"));
     needs_publish(some.value("--topic", publish.publisher.topic, "topic of the messages"));
@@ -350,14 +446,14 @@ class ReplayCommandLine {
                                 "to take a message, and for all to leave at the end"));
     needs_publish(some.value("--speed", publish.speed,
                              "seconds of the trace per second; without it, as fast as possible")
-                      ->check(CLI::PositiveNumber));
+                      ->check(positive_number()));
     needs_publish(some.value("--inject", faults_,
                              "put a fault into the first suitable message from N on, and again "
                              "every EVERY messages; scenarios/audit/faults.h lists the kinds",
                              "KIND@N[/EVERY]")
                       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
                       ->expected(1));
-    needs_publish(some.value(
+    needs_publish(some.named(
         "--truth", publish.truth_file,
         "write the blocks that are really held after each message, as JSON lines", "FILE"));
   }
@@ -429,9 +525,8 @@ std::string arguments_after_subcommand(int argc, char** argv) {
   std::string text;
   for (int k = 2; k < argc; ++k) {
     const std::string_view argument = argv[k];
-    const bool is_plain = argument.find_first_of(" \t'\"\\$*?&|;<>()`") == argument.npos;
     if (k > 2) text += ' ';
-    text += is_plain ? std::string(argument) : shell_word(argument);
+    text += shell_argument(argument);
   }
   return text;
 }
@@ -457,6 +552,12 @@ class CommandLine {
 
   int run(int argc, char** argv) {
     arguments_ = replay_.arguments = arguments_after_subcommand(argc, argv);
+    const auto commands = app_.get_subcommands([](const CLI::App*) { return true; });
+    const std::string first = argc > 1 ? argv[1] : "-";
+    if (!first.starts_with('-') && !contains(commands, first, &CLI::App::get_name)) {
+      return bad_input("found '" + first + "', expected one of " +
+                       joined(commands, ", ", &CLI::App::get_name));
+    }
     try {
       app_.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -496,11 +597,12 @@ class CommandLine {
     options
         .value("--seconds", check_.seconds_max,
                "stop after this many seconds (10 if no bound is given)")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     options.value("--commands", check.commands_max, "stop after that many commands")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     options.with_default("--seed", check.seed, "seed of every configuration and command");
     options.positive("--jobs", check_.jobs, "processes; findings do not depend on their number")
+        ->check(at_most(kJobsMax))
         ->default_str("one per core");
     options.value("--episode", check.episode, "run only this episode of the seed");
     options.positive("--episode-commands", check.episode_commands,
@@ -528,7 +630,12 @@ class CommandLine {
   int run_check() {
     CheckOptions& check = check_.check;
     check.config_overrides = overrides_of(config_);
+    const CLI::App& command = *app_.get_subcommand("check");
     if (runs_planted_bugs_) {
+      expect_none_of(command,
+                     {"--planted-bug", "--sut", "--connector-library", "--seconds", "--episode",
+                      "--episode-commands", "--no-shrink", "--out", "--junit"},
+                     "with --planted-bugs");
       bugs_.target = check_.target;
       bugs_.config_overrides = check.config_overrides;
       bugs_.seed = check.seed;
@@ -536,6 +643,7 @@ class CommandLine {
       bugs_.commands_max = check.commands_max.value_or(bugs_.commands_max);
       return planted_bugs_command(bugs_);
     }
+    expect_none_of(command, {"--seeds", "--markdown"}, "without --planted-bugs");
     constexpr double kSeconds = 10;
     if (!check.commands_max && !check.episode && !check_.seconds_max) check_.seconds_max = kSeconds;
     if (!check.commands_max) check.commands_max = UINT64_MAX;
@@ -555,8 +663,14 @@ class CommandLine {
 
   void add_audit() {
     const Options options =
-        command("audit", "check the KV events of running engines, or a recording of them",
-                [&] { return audit_command(audit_); });
+        command("audit", "check the KV events of running engines, or a recording of them", [&] {
+          if (!audit_.file.empty()) {
+            expect_none_of(*app_.get_subcommand("audit"),
+                           {"--topic", "--high-water-mark", "--for", "--record", "--metrics-port"},
+                           "with a recording");
+          }
+          return audit_command(audit_);
+        });
     auto* const file = options.value("FILE", audit_.file, "a recording (or give --endpoint)");
     options
         .value("--endpoint", audit_.endpoints,
@@ -573,11 +687,11 @@ class CommandLine {
     options
         .value("--for", audit_.seconds_max,
                "stop after this many seconds (without it: at an interrupt)", "SECONDS")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     options
         .value("--num-blocks", audit_.rules.blocks_max,
                "blocks of the engine's GPU pool; more held blocks are a finding")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     options.one_of("--hash-algorithm", audit_.hash_algorithm,
                    "algorithm of block hashes; auto: found from the first ones",
                    {"auto", "sha256", "sha256_cbor", "xxhash", "xxhash_cbor"});
@@ -585,9 +699,9 @@ class CommandLine {
         "--hash-seed", audit_.rules.hash_seed,
         "PYTHONHASHSEED of the engine (without it: the default and common values are tried)",
         "TEXT");
-    options.value("--record", audit_.record_file, "write all received messages as a recording",
+    options.named("--record", audit_.record_file, "write all received messages as a recording",
                   "FILE");
-    options.value("--out", audit_.out_folder, "write the evidence of each finding as a recording",
+    options.named("--out", audit_.out_folder, "write the evidence of each finding as a recording",
                   "FOLDER");
     options.value("--metrics-port", audit_.metrics_port,
                   "serve figures for Prometheus on this port", "PORT");
@@ -598,7 +712,7 @@ class CommandLine {
     const Options options =
         command("shrink", "make a failing scenario small", [&] { return shrink_command(shrink_); });
     options.value("FILE", shrink_.file, "a scenario that fails")->required();
-    options.value("--out", shrink_.out_file, "output file (default: FILE with .shrunk.kvs)",
+    options.named("--out", shrink_.out_file, "output file (default: FILE with .shrunk.kvs)",
                   "FILE");
     options.oracles(shrink_.oracles);
     options.subject(shrink_.subject);
@@ -608,6 +722,11 @@ class CommandLine {
   void add_record() {
     const Options options =
         command("record", "record the answers of an implementation as traces", [&] {
+          if (!record_.scenario_file.empty()) {
+            expect_none_of(*app_.get_subcommand("record"),
+                           {"--target", "--seed", "--episodes", "--episode-commands", "--config"},
+                           "with FILE");
+          }
           record_.record.config_overrides = overrides_of(config_);
           return contained(
               "record", [&] { return record_command(record_); }, record_.output);
@@ -619,7 +738,7 @@ class CommandLine {
                   "output file (.kvs, or .kvs.gz compressed); for random episodes a folder, or a "
                   "file of all");
     options.with_default("--seed", record_.record.seed, "seed of random episodes");
-    options.with_default("--episodes", record_.record.episodes, "number of random episodes");
+    options.positive("--episodes", record_.record.episodes, "number of random episodes");
     options.value("--episode", record_.record.episode, "only this episode, of the seed or of FILE");
     options.positive("--episode-commands", record_.record.episode_commands,
                      "commands per random episode");
@@ -627,7 +746,7 @@ class CommandLine {
     options
         .value("--digests", record_.record.digest_every,
                "write a digest of every N observations instead of their texts", "N")
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     options.flag("--sparse-state", record_.record.sparse_state,
                  "with --digests: observe the state only at a digest");
     options.subject(record_.record.subject);
@@ -654,8 +773,8 @@ class CommandLine {
                                     [&] { return explain_command(explain_); });
     options.value("FILE", explain_.file, "a scenario")->required();
     options.value("--episode", explain_.episode, "only this episode of a file of several");
-    options.value("--html", explain_.html_file, "write what the device did as a page", "OUT");
-    options.value("--trace", explain_.trace_file,
+    options.named("--html", explain_.html_file, "write what the device did as a page", "OUT");
+    options.named("--trace", explain_.trace_file,
                   "write what the device did for chrome://tracing or Perfetto", "OUT");
     options.oracles(explain_.oracles);
     options.subject(explain_.subject);

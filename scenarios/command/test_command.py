@@ -178,8 +178,27 @@ class Check(Command):
             (("--target", "block_pool", "--planted-bug", "nope"), "expected one of"),
             (("--target", "block_pool", "--bogus"), "--bogus"),
             ((), "--target"),
+            *((("--target", "block_pool", *option), f"{option[0]}: found '{option[1]}', expected {words}")
+              for *option, words in (
+                  ("--seed", "-1", "an integer from 0 to 18446744073709551615"),
+                  ("--seed", "18446744073709551616", "an integer from 0 to 18446744073709551615"),
+                  ("--seed", "010", "an integer from 0"), ("--commands", "1e3", "an integer from 0"),
+                  ("--commands", "99999999999999999999999", "an integer from 0"), ("--commands", "0", "more than 0"),
+                  ("--episode", "-1", "an integer from 0"), ("--jobs", "4294967296", "an integer from 0 to 4294967295"),
+                  ("--jobs", "100000", "at most 1024"), ("--seconds", "nan", "a number"), ("--seconds", "0", "more than 0"),
+                  ("--timeout", "inf", "a number"), ("--memory-limit", "1.5", "an integer from 0"),
+                  ("--sut", "", "a name"), ("--planted-bug", "", "a name"), ("--connector-library", "", "a name"),
+                  ("--junit", "", "a name"))),
+            *((("--target", "block_pool", "--planted-bugs", *option), f"{option[0]}: not with --planted-bugs")
+              for option in (("--sut", "cat"), ("--planted-bug", BUG), ("--seconds", "1"), ("--junit", "a.xml"),
+                             ("--no-shrink",), ("--episode", "1"))),
+            (("--target", "block_pool", "--seeds", "2"), "--seeds: not without --planted-bugs"),
+            (("--target", "block_pool", "--markdown"), "--markdown: not without --planted-bugs"),
         ):
             self.assertIn(words, self.expect(BAD_INPUT, "check", *arguments).stderr, arguments)
+        self.assertIn("source     random, seed 16\n",
+                      self.expect(AGREE, "check", "--target", "block_pool", "--seed", "0x10", "--commands", "9").stdout)
+        self.assertIn("found 'chekc', expected one of run, check, replay", self.expect(BAD_INPUT, "chekc").stderr)
 
 
 class LeftOut(Command):
@@ -477,6 +496,9 @@ class Digests(Command):
             (("explain", "a.kvs"), "found a second 'target', expected one scenario (--episode says which)"),
             (("record", "--sparse-state", "--out", "x"), "--sparse-state: not without --digests"),
             (("record", "--digests", "0", "--out", "x"), "--digests"),
+            (("record", "--episodes", "0", "--out", "x"), "--episodes"),
+            (("record", "a.kvs", "--seed", "2", "--out", "x"), "--seed: not with FILE"),
+            (("record", "a.kvs", "--target", "kv_cache", "--out", "x"), "--target: not with FILE"),
         ):
             self.assertIn(words, self.expect(BAD_INPUT, *arguments).stderr, arguments)
 
@@ -985,6 +1007,8 @@ class Audit(Command):
         self.write("text.kva", "hello")
         self.assertIn("kvfence-audit 1", self.expect(BAD_INPUT, "audit", "text.kva").stderr)
         self.expect(BAD_INPUT, "audit", "text.kva", "--endpoint", "tcp://127.0.0.1:1")
+        for option in (("--for", "1"), ("--topic", "a"), ("--record", "a.kva"), ("--metrics-port", "0")):
+            self.assertIn(f"{option[0]}: not with a recording", self.expect(BAD_INPUT, "audit", "text.kva", *option).stderr)
 
     def test_an_invalid_and_an_idle_endpoint(self):
         done = self.kvfence("audit", "--endpoint", "nowhere", "--for", "0.01")
