@@ -138,7 +138,7 @@ std::optional<std::string> audit_recording(const std::string& path, bool quiet,
   const std::string text = required(read_file(path));
   audit::RecordingReader reader;
   std::string error;
-  if (!reader.open(text, error)) throw BadInput(InputError{path, {}, error, {}});
+  if (!reader.open(text, error)) throw BadInput(path + ": " + error);
   Progress progress("messages", quiet);
   for (audit::Arrival arrival; reader.read(arrival);) {
     auditor.take(arrival);

@@ -562,7 +562,10 @@ class CommandLine {
       app_.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
       // CLI11 has a code of its own for each mistake; --help and --version are no mistakes.
-      return app_.exit(error) == 0 ? exit_code::kAgree : exit_code::kBadInput;
+      const bool is_mistake = app_.exit(error) != 0;
+      const bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
+      if (is_mistake && json) print_error_json(error.what(), exit_code::kBadInput);
+      return with_stdout_written(is_mistake ? exit_code::kBadInput : exit_code::kAgree);
     }
     return exit_code_;
   }
@@ -571,7 +574,10 @@ class CommandLine {
   /// A subcommand: what it does once its options are read.
   Options command(const char* name, const char* doc, std::function<int()> run) {
     CLI::App* const app = app_.add_subcommand(name, doc);
-    app->callback([this, run = std::move(run)] { exit_code_ = exit_code_of(run); });
+    app->callback([this, app, run = std::move(run)] {
+      const CLI::Option* const json = app->get_option_no_throw("--json");
+      exit_code_ = exit_code_of(run, json != nullptr && json->count() > 0);
+    });
     return Options(app);
   }
 
@@ -814,7 +820,9 @@ class CommandLine {
   /// Runs a command whose implementation may crash in a process of its own.
   int contained(const std::string& name, const std::function<int()>& command,
                 const OutputOptions& output) const {
-    const auto work = [&](RunPosition&) { return std::to_string(exit_code_of(command)); };
+    const auto work = [&](RunPosition&) {
+      return std::to_string(exit_code_of(command, output.json));
+    };
     ContainedRun run(work, {.seconds_per_command = 0});
     run.wait();
     if (run.answer()) return std::stoi(*run.answer());

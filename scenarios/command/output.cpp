@@ -1,6 +1,8 @@
 #include "scenarios/command/output.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -21,12 +23,15 @@ void make_out_folder(const std::string& path) {
   if (error) throw BadInput("--out: " + path + ": " + error.message());
 }
 
-int exit_code_of(const std::function<int()>& command) {
+int exit_code_of(const std::function<int()>& command, bool json) {
+  int exit_code = exit_code::kBadInput;
   try {
-    return command();
+    exit_code = command();
   } catch (const BadInput& error) {
-    return bad_input(error.what());
+    bad_input(error.what());
+    if (json) print_error_json(error.what(), exit_code);
   }
+  return with_stdout_written(exit_code);
 }
 
 int bad_input(const std::string& message) {
@@ -34,14 +39,21 @@ int bad_input(const std::string& message) {
   return exit_code::kBadInput;
 }
 
+void print_error_json(const std::string& message, int exit_code) {
+  const nlohmann::ordered_json object = {{"error", message}, {"exit_code", exit_code}};
+  std::printf("%s\n", object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+int with_stdout_written(int exit_code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  const std::string reason = errno == 0 ? "" : std::string(": ") + std::strerror(errno);
+  return bad_input("stdout: cannot be written" + reason);
+}
+
 int without_report(const Outcome& outcome, const OutputOptions& output) {
   std::fprintf(stderr, "kvfence: %s\n", outcome.message.c_str());
-  if (output.json) {
-    const nlohmann::ordered_json object = {{"error", outcome.message},
-                                           {"exit_code", outcome.exit_code}};
-    std::printf("%s\n",
-                object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).c_str());
-  }
+  if (output.json) print_error_json(outcome.message, outcome.exit_code);
   return outcome.exit_code;
 }
 

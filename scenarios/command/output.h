@@ -35,11 +35,17 @@ void fail_on(const std::optional<InputError>& error);
 /// Makes the folder of --out. Throws BadInput if that cannot be done.
 void make_out_folder(const std::string& path);
 
-/// The exit code of a command that may throw BadInput.
-int exit_code_of(const std::function<int()>& command);
+/// The exit code of a command that may throw BadInput, or whose output cannot be written.
+int exit_code_of(const std::function<int()>& command, bool json);
 
 /// `kvfence: message` on stderr; returns exit_code::kBadInput.
 int bad_input(const std::string& message);
+
+/// `{"error": ..., "exit_code": ...}` on stdout: of a command with --json that has no report.
+void print_error_json(const std::string& message, int exit_code);
+
+/// The exit code; exit_code::kBadInput, with a message on stderr, if stdout could not be written.
+int with_stdout_written(int exit_code);
 
 /// Prints the message of an outcome that has no report (exit codes 2 and 77) and returns its exit
 /// code.

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "properties/report/number_text.h"
 #include "scenarios/command/commands.h"
@@ -14,10 +15,21 @@ namespace {
 
 /// The files written, or why none was.
 int finish(const Outcome& outcome, const std::optional<std::string>& problem,
-           const std::string& what, const OutputOptions& output) {
+           const std::string& path, std::optional<std::uint64_t> num_traces,
+           const OutputOptions& output) {
   if (outcome.exit_code != exit_code::kAgree) return without_report(outcome, output);
   if (problem) throw BadInput(*problem);
-  std::printf("%s, %s commands\n", what.c_str(), with_thousands(outcome.report.commands).c_str());
+  const std::uint64_t commands = outcome.report.commands;
+  if (output.json) {
+    const nlohmann::ordered_json object = {
+        {"out", path}, {"traces", num_traces.value_or(1)}, {"commands", commands}};
+    std::printf("%s\n",
+                object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).c_str());
+    return exit_code::kAgree;
+  }
+  const std::string what = num_traces ? with_thousands(*num_traces) + " traces" : "recorded";
+  std::printf("%s: %s, %s commands\n", path.c_str(), what.c_str(),
+              with_thousands(commands).c_str());
   return exit_code::kAgree;
 }
 
@@ -31,7 +43,7 @@ int record_scenario(const RecordCommandOptions& options) {
       [&](const std::string&, const Document& document) { text += print(document); });
   std::optional<std::string> problem;
   if (outcome.exit_code == exit_code::kAgree) problem = write_file(path, text);
-  return finish(outcome, problem, path + ": recorded", options.output);
+  return finish(outcome, problem, path, std::nullopt, options.output);
 }
 
 }  // namespace
@@ -72,8 +84,7 @@ int record_command(const RecordCommandOptions& options) {
     std::fprintf(stderr, "kvfence: drawn again %llu times: %s\n",
                  static_cast<unsigned long long>(each.count), each.why.c_str());
   }
-  return finish(outcome, problem, options.out + ": " + with_thousands(num_episodes) + " traces",
-                options.output);
+  return finish(outcome, problem, options.out, num_episodes, options.output);
 }
 
 }  // namespace kvfence

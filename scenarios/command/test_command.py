@@ -60,6 +60,44 @@ class Command(unittest.TestCase):
         return name
 
 
+class Output(Command):
+    """What every subcommand does with stdout, and with --json."""
+
+    SCENARIO = ("target block_pool", "get_new_blocks num_blocks=1")
+
+    def test_a_stdout_that_is_full_is_no_success(self):
+        self.write("a.kvs", *self.SCENARIO)
+        for arguments in (("check", "--target", "block_pool", "--commands", "10"), ("run", "a.kvs"), ("explain", "a.kvs"),
+                          ("run", "a.kvs", "--json"), ("record", "a.kvs", "--out", "b.kvs"), ("list",), ("--help",),
+                          ("generate", "man"), ("replay", str(EXCERPT), "--requests", "3")):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([KVFENCE, *arguments], cwd=self.folder, stdout=full, stderr=subprocess.PIPE,
+                                      text=True, timeout=300)
+            self.assertEqual(done.returncode, BAD_INPUT, arguments)
+            self.assertRegex(done.stderr, r"^kvfence: stdout: cannot be written.*\n$", arguments)
+
+    def test_json_says_what_is_wrong(self):
+        self.write("a.kvs", *self.SCENARIO)
+        for arguments, words in ((("check", "--target", "nope"), "--target: found target 'nope'"),
+                                 (("check", "--target", "block_pool", "--seed", "x"), "--seed: found 'x'"),
+                                 (("shrink", "a.kvs"), "expected a scenario that fails"),
+                                 (("shrink", "gone.kvs"), "gone.kvs: found No such file"),
+                                 (("record", "gone.kvs"), "gone.kvs: found No such file"),
+                                 (("replay", "gone.jsonl"), "gone.jsonl: found"),
+                                 (("list", "goals", "--target", "nope"), "--target: found target 'nope'"),
+                                 (("audit", "gone.kva"), "gone.kva: found No such file")):
+            found = self.json_of(BAD_INPUT, *arguments)
+            self.assertEqual((list(found), found["exit_code"]), (["error", "exit_code"], BAD_INPUT))
+            self.assertIn(words, found["error"], arguments)
+
+    def test_json_of_a_recording(self):
+        self.write("a.kvs", *self.SCENARIO)
+        self.assertEqual(self.json_of(AGREE, "record", "a.kvs", "--out", "b.kvs"),
+                         {"out": "b.kvs", "traces": 1, "commands": 1})
+        self.assertEqual(self.json_of(AGREE, "record", "--episodes", "2", "--episode-commands", "5", "--out", "many"),
+                         {"out": "many", "traces": 2, "commands": 10})
+
+
 class Check(Command):
     def test_agreement_in_json(self):
         for target, assembly in [(name, None) for name in TARGETS] + [("engine", name) for name in ASSEMBLIES]:
@@ -1005,7 +1043,8 @@ class Audit(Command):
         self.expect(BAD_INPUT, "audit")
         self.expect(BAD_INPUT, "audit", "missing.kva")
         self.write("text.kva", "hello")
-        self.assertIn("kvfence-audit 1", self.expect(BAD_INPUT, "audit", "text.kva").stderr)
+        self.assertEqual(self.expect(BAD_INPUT, "audit", "text.kva").stderr,
+                         "kvfence: text.kva: found another first line, expected 'kvfence-audit 1'\n")
         self.expect(BAD_INPUT, "audit", "text.kva", "--endpoint", "tcp://127.0.0.1:1")
         for option in (("--for", "1"), ("--topic", "a"), ("--record", "a.kva"), ("--metrics-port", "0")):
             self.assertIn(f"{option[0]}: not with a recording", self.expect(BAD_INPUT, "audit", "text.kva", *option).stderr)
