@@ -8,12 +8,16 @@
 
 #include "properties/core/campaign.h"
 #include "scenarios/command/commands.h"
+#include "scenarios/command/interrupt.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
 #include "scenarios/command/shell_word.h"
 
 namespace kvfence {
 namespace {
+
+/// The exit code of what a signal ended, as shells have it, less the signal.
+constexpr int kInterrupted = 128;
 
 /// The line that draws the commands of the failing episode again.
 std::string check_again(const CheckOptions& options, const Report& report) {
@@ -38,10 +42,12 @@ int check_command(const CheckCommandOptions& options) {
   const TargetTools& target = *required(tools_of(options.target, "--target"));
   make_out_folder(options.out_folder);
 
+  remember_interrupts();
   Progress progress("commands", options.output.quiet);
   CheckOptions check = options.check;
   check.keep_going = [&](std::uint64_t done, std::uint64_t total) {
     progress.show(done, total, options.seconds_max.value_or(0));
+    if (interrupt() != 0) return false;
     return !options.seconds_max || progress.seconds() < *options.seconds_max;
   };
   Outcome outcome = target.check(options.subject, std::move(check), options.jobs);
@@ -60,7 +66,9 @@ int check_command(const CheckCommandOptions& options) {
     std::printf("%s", to_text(report).c_str());
   }
   if (!write_junit({report}, options.output)) return exit_code::kBadInput;
-  return outcome.exit_code;
+  if (interrupt() == 0 || outcome.exit_code != exit_code::kAgree) return outcome.exit_code;
+  std::fprintf(stderr, "kvfence: interrupted; this is what was compared until then\n");
+  return kInterrupted + interrupt();
 }
 
 }  // namespace kvfence

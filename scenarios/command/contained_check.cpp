@@ -10,6 +10,7 @@
 #include "contract/core/check.h"
 #include "properties/core/campaign.h"
 #include "properties/core/lockstep.h"
+#include "scenarios/command/interrupt.h"
 #include "scenarios/command/shell_word.h"
 
 namespace kvfence {
@@ -341,6 +342,8 @@ class Checker {
     limits.seconds_per_command = std::min(limits.seconds_per_command, kSecondsOfATryMax);
     limits.memory_bytes = std::min(limits.memory_bytes, kMemoryOfATryMax);
     const auto run = [&](const Scenario& candidate, const Setup&) {
+      // A shorter one that is not tried is one that passes.
+      if (interrupt() != 0) return std::optional<Divergence>();
       return run_contained(to_document(candidate), limits);
     };
     Divergence divergence = *outcome.report.divergence;
@@ -362,6 +365,7 @@ class Checker {
     ContainedRun run([&](RunPosition& position) { return answer_of(std::move(options), position); },
                      check_.limits);
     while (!run.wait_for(kWaitForEach)) {
+      if (interrupt() != 0) return true;
       if (options_.keep_going) {
         static_cast<void>(options_.keep_going(run.position().done, run.position().total));
       }

@@ -97,6 +97,8 @@ ContainedRun::~ContainedRun() {
 
 void ContainedRun::run(const Work& work, int pipe) const {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // A terminal interrupts both processes: the first one decides what becomes of this one.
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_IGN);
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   if (limits_.memory_bytes > 0 && !kIsSanitized) {

@@ -31,6 +31,7 @@ int run_command(const RunCommandOptions& options) {
 
   Progress progress("files", options.output.quiet);
   std::vector<Report> reports;
+  std::vector<std::string> errors;  // of files that were not run
   int exit_code = exit_code::kAgree;
   std::uint64_t num_commands = 0;
   std::size_t num_disagreements = 0;
@@ -39,13 +40,15 @@ int run_command(const RunCommandOptions& options) {
     const Parsed<LoadedScenario> loaded = load_scenario(file, options.check.episode);
     if (!loaded) {
       progress.clear();
-      exit_code = worse(exit_code, bad_input(loaded.error().to_text()));
+      errors.push_back(loaded.error().to_text());
+      exit_code = worse(exit_code, bad_input(errors.back()));
       continue;
     }
     Outcome outcome = loaded->target->run(loaded->document, file, options.subject, options.check);
     exit_code = worse(exit_code, outcome.exit_code);
     progress.clear();
     if (outcome.exit_code > exit_code::kDisagreement) {
+      errors.push_back(outcome.message);
       std::fprintf(stderr, "kvfence: %s\n", outcome.message.c_str());
       continue;
     }
@@ -76,14 +79,19 @@ int run_command(const RunCommandOptions& options) {
   std::size_t num_failed = files.size() - reports.size();
   for (const Report& report : reports) num_failed += report.passed() ? 0 : 1;
   if (options.output.json) {
-    nlohmann::ordered_json object = {
-        {"files", files.size()},         {"failed", num_failed},
-        {"commands", num_commands},      {"disagreements", num_disagreements},
-        {"seconds", progress.seconds()}, {"reports", nlohmann::ordered_json::array()}};
+    nlohmann::ordered_json object = {{"files", files.size()},
+                                     {"failed", num_failed},
+                                     {"commands", num_commands},
+                                     {"disagreements", num_disagreements},
+                                     {"seconds", progress.seconds()},
+                                     {"errors", errors},
+                                     {"reports", nlohmann::ordered_json::array()}};
     for (const Report& report : reports) {
       object["reports"].push_back(nlohmann::ordered_json::parse(to_json(report)));
     }
-    std::printf("%s\n", object.dump().c_str());
+    std::printf(
+        "%s\n",
+        object.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace).c_str());
   } else if (files.size() > 1) {
     std::printf("%zu files, %zu failed, %s commands\n", files.size(), num_failed,
                 with_thousands(num_commands).c_str());

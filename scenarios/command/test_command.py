@@ -339,13 +339,13 @@ class Outside(Command):
                                                   "refused_changes_nothing"])
             self.assertEqual(set(result["refused"]), {"profile v0.23, only v0.19 is known", "rules of later profiles"})
 
-    def pool_of_its_own(self, *methods):
+    def pool_of_its_own(self, *methods, order="reverse"):
         """The command of a pool that hands out other blocks than the reference does, with these methods besides."""
         lines = ("import sys", f"sys.path.insert(0, {str(HERE / 'adapters')!r})", "import minimal_pool",
                  "from block_pool_target import block_pool_target", "from session import Session",
                  "from wire import serve", "", "class Pool(minimal_pool.MinimalPool):",
                  "    def __init__(self, config):", "        super().__init__(config)",
-                 "        self.free_queue.reverse()", *methods,
+                 f"        self.free_queue.{order}()", *methods,
                  "serve(Session(lambda: minimal_pool.DESCRIPTION, block_pool_target(Pool)).answer)")
         return f"python3 -B {self.folder / self.write('pool.py', *lines)}"
 
@@ -360,6 +360,22 @@ class Outside(Command):
         self.assertIn("minimal_pool breaks queue_holds_the_unreferenced", found.stdout)
         again = found.stdout.splitlines()[-1].split("kvfence ")[1]
         self.assertIn("--oracles rules", again)
+
+    def test_an_interrupt_loses_nothing(self):
+        child = self.pool_of_its_own("    COUNT = [0]", "    def touch(self, blocks):", "        self.COUNT[0] += 1",
+                                     "        if self.COUNT[0] == 500: print('many', file=sys.stderr, flush=True)",
+                                     "        return super().touch(blocks)", order="sort")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            check = subprocess.Popen([KVFENCE, "check", "--target", "block_pool", "--config", "profile=v0.19", "--jobs", "1",
+                                      "--seconds", "200", "--sut", child], cwd=self.folder, stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE, text=True, start_new_session=True)
+            self.addCleanup(check.communicate)
+            self.assertEqual(check.stderr.readline(), "many\n")
+            os.killpg(check.pid, number)  # as from a terminal: to all its processes
+            out, err = check.communicate(timeout=60)
+            self.assertEqual(check.returncode, 128 + number, out + err)
+            self.assertIn("agree block_pool: minimal_pool equals reference", out)
+            self.assertTrue(err.endswith("kvfence: interrupted; this is what was compared until then\n"), err)
 
     def test_a_bound_of_time_holds_within_an_episode(self):
         endless = ("--episode-commands", "4000000000", "--seconds", "1", "--jobs", "2",
@@ -380,9 +396,8 @@ class Outside(Command):
 
     def test_a_child_that_keeps_something_from_one_episode_to_the_next(self):
         keeping = self.pool_of_its_own("    COUNT = [0]", "    def touch(self, blocks):", "        self.COUNT[0] += 1",
-                                       "        return 'error=unknown_block' if self.COUNT[0] > 60 else super().touch(blocks)")
-        text = (self.folder / "pool.py").read_text().replace("        self.free_queue.reverse()\n", "")
-        (self.folder / "pool.py").write_text(text)
+                                       "        return 'error=unknown_block' if self.COUNT[0] > 60 else super().touch(blocks)",
+                                       order="sort")
         for shrink in (("--no-shrink",), ()):
             done = self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--commands", "9000", "--sut", keeping,
                                "--config", "profile=v0.19", "--jobs", "1", *shrink)
@@ -426,6 +441,13 @@ class Run(Command):
             self.write("a.kvs", *lines)
             self.assertIn(words, self.expect(BAD_INPUT, "run", "a.kvs").stderr, lines)
         self.assertIn("No such file", self.expect(BAD_INPUT, "run", "gone.kvs").stderr)
+
+    def test_json_names_what_was_not_run(self):
+        self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
+        (self.folder / "b.kvs").write_bytes(b"target \xff\n")
+        result = self.json_of(BAD_INPUT, "run", "a.kvs", "b.kvs", "gone.kvs")
+        self.assertEqual([error.split(":")[0] for error in result["errors"]], ["b.kvs", "gone.kvs"])
+        self.assertEqual((result["files"], result["failed"], len(result["reports"])), (3, 2, 1))
 
 
 class Shrink(Command):
