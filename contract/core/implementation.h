@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,13 @@ struct SelfDescription {
   std::vector<std::string> reported;    ///< members of the observation: those that are compared
   std::vector<std::string> unreported;  ///< the others
   std::uint32_t corrections = 0;        ///< of faults of the engine that it drives
+};
+
+/// Thrown by a component that is not made for a configuration: a campaign draws another one, and
+/// counts the reasons. Any other exception of a component is a failure of its side.
+class UnsupportedConfig : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 class Implementation {

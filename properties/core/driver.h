@@ -3,6 +3,7 @@
 /// What all drivers share: they connect typed components to the interface that a lockstep drives.
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,6 +77,20 @@ ErrorCode error_of(Run run) {
   }
 }
 
+/// Runs what may fail, or throw.
+template <class Run>
+std::optional<ImplementationFailure> failure_of(Run run) {
+  try {
+    return run();
+  } catch (const UnsupportedConfig& error) {
+    return ImplementationFailure{error.what(), ImplementationFailure::Kind::kUnsupported};
+  } catch (const std::exception& error) {
+    return ImplementationFailure{std::string("threw an exception: ") + error.what()};
+  } catch (...) {
+    return ImplementationFailure{"threw something that is no std::exception"};
+  }
+}
+
 /// A driver has
 ///   start(config, setup)                builds the component afresh
 ///   answer(command, world, observe)     runs the command and fills observed(), empty before
@@ -95,7 +110,7 @@ class DriverOf : public Implementation {
   using Observation = typename T::Observation;
 
   std::optional<ImplementationFailure> reset(const kvfence::Setup& setup) final {
-    return start(setup.config().as<Config>(), setup.as<Setup>());
+    return failure_of([&] { return start(setup.config().as<Config>(), setup.as<Setup>()); });
   }
 
   std::optional<ImplementationFailure> apply(const kvfence::Command& command,
@@ -103,8 +118,10 @@ class DriverOf : public Implementation {
                                              kvfence::Observation& observation) final {
     observed_ = &observation.reuse<Observation>();
     empty(*observed_);
-    answer(command.as<Command>(), typed_world<World>(world), observe);
-    return std::nullopt;
+    return failure_of([&]() -> std::optional<ImplementationFailure> {
+      answer(command.as<Command>(), typed_world<World>(world), observe);
+      return std::nullopt;
+    });
   }
 
   StateDigest digest() const final {

@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+#include <stdexcept>
 #include <string>
 
+#include "contract/core/implementation.h"
+#include "contract/pool/block_pool_target.h"
 #include "optimized/eviction/cache_policy.h"
 #include "optimized/kv_cache/kv_cache_manager.h"
 #include "optimized/offload/offloading_manager.h"
@@ -120,6 +124,40 @@ TEST(Check, RefusesWhatDoesNotFit) {
   CheckOptions of_scenario;
   of_scenario.scenario = *parse_document("target block_pool\nno_such_command\n");
   EXPECT_FALSE(check(kMakePool, of_scenario));
+}
+
+/// A user's pool that throws.
+class ThrowingPool : public optimized::BlockPool {
+ public:
+  explicit ThrowingPool(const BlockPoolConfig& config) : BlockPool(config) {
+    if (config.num_gpu_blocks < 6) throw UnsupportedConfig("a pool of few blocks");
+  }
+  ErrorCode touch(std::span<const BlockId> blocks) {
+    if (blocks.size() > 1) throw std::runtime_error("two at once");
+    return BlockPool::touch(blocks);
+  }
+};
+
+TEST(Check, ReportsAnExceptionOfAComponent) {
+  const auto make = [](const BlockPoolConfig& config) { return ThrowingPool(config); };
+  const auto report = check(make, short_run());
+  ASSERT_TRUE(report && report->divergence);
+  EXPECT_EQ(report->divergence->message, "mine: threw an exception: two at once");
+  const Parsed<Scenario> scenario =
+      scenario_from_document(BlockPoolTarget::description(), report->scenario, "its scenario");
+  ASSERT_TRUE(scenario) << scenario.error().to_text();
+  EXPECT_EQ(scenario->steps.size(), 1U);
+}
+
+TEST(Check, DrawsAnotherConfigurationWhereAComponentHasNone) {
+  const auto make = [](const BlockPoolConfig& config) {
+    if (config.num_gpu_blocks < 6) throw UnsupportedConfig("a pool of few blocks");
+    return optimized::BlockPool(config);
+  };
+  const auto report = check(make, short_run());
+  expect_agreement(report, "block_pool");
+  ASSERT_EQ(report->refusals.reasons().size(), 1U);
+  EXPECT_EQ(report->refusals.reasons().front().why, "a pool of few blocks");
 }
 
 TEST(Check, EndsWhenItsCallerStopsIt) {

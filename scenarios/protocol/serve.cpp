@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kChunkBytes = std::size_t{1} << 16;
 constexpr std::size_t kWriteBytes = std::size_t{1} << 16;
 
-int failed(const char* what) {
-  std::fprintf(stderr, "serve: %s\n", what);
+int failed(const std::string& what) {
+  std::fprintf(stderr, "serve: %s\n", what.c_str());
   return 1;
 }
 
@@ -65,7 +65,13 @@ bool Server::answer_config(const Line& line, std::string& out) {
     return true;
   }
   world_ = target_.make_world(*setup);
-  if (implementation_.reset(*setup)) return false;
+  if (const auto failure = implementation_.reset(*setup)) {
+    failure_ = failure->message;
+    if (failure->kind != ImplementationFailure::Kind::kUnsupported) return false;
+    world_.reset();
+    answer_with(out, "unsupported", failure->message);
+    return true;
+  }
   out += "->\n";
   return true;
 }
@@ -92,7 +98,10 @@ bool Server::answer_command(const Line& line, std::string& out) {
     return true;
   }
   world_->apply(*command);
-  if (implementation_.apply(*command, *world_, observe_, observation_)) return false;
+  if (const auto failure = implementation_.apply(*command, *world_, observe_, observation_)) {
+    failure_ = failure->message;
+    return false;
+  }
   out += "->";
   for (const Field& field : fields_of(observation_.declared())) {
     out += ' ';
@@ -127,7 +136,7 @@ int serve(const Target& target, Implementation& implementation, int input, int o
       const std::string_view line = std::string_view(incoming).substr(begin, newline - begin);
       if (!server.answer(line, out)) {
         flush();
-        return failed("the implementation failed");
+        return failed("the implementation failed: " + server.failure());
       }
       if (out.size() >= kWriteBytes && !flush()) return failed("cannot write");
       begin = searched = newline + 1;

@@ -24,6 +24,9 @@ class Server {
   /// the service.
   bool answer(std::string_view text, std::string& out);
 
+  /// What the implementation says of the failure that ended the service.
+  const std::string& failure() const { return failure_; }
+
  private:
   void answer_target(const Line& line, std::string& out);
   bool answer_config(const Line& line, std::string& out);
@@ -35,6 +38,7 @@ class Server {
   std::unique_ptr<World> world_;
   Observe observe_ = Observe::kState;
   Observation observation_;
+  std::string failure_;
 };
 
 /// Serves an implementation over two file descriptors, until the end of input. All that has arrived

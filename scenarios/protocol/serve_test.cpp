@@ -4,10 +4,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "optimized/pool/block_pool.h"
 #include "properties/core/campaign.h"
+#include "properties/pool/driver.h"
 #include "properties/targets/checks.h"
 #include "scenarios/protocol/outside_implementation.h"
 #include "scenarios/targets/targets.h"
@@ -54,6 +58,30 @@ TEST(Serve, AnswersEveryLine) {
       "->\n"
       "-> error=no_free_blocks num_free_blocks=2 num_empty=2 num_cached=0 num_referenced=2 "
       "num_cached_keys=0 usage=0.33333333333333337\n");
+}
+
+/// A pool that is made for v0.19 alone, and throws in touch.
+class PartialPool : public optimized::BlockPool {
+ public:
+  explicit PartialPool(const BlockPoolConfig& config) : BlockPool(config) {
+    if (config.profile != Profile::kV019) throw UnsupportedConfig("v0.19 alone");
+  }
+  ErrorCode touch(std::span<const BlockId>) { throw std::runtime_error("no touch"); }
+};
+
+TEST(Serve, PassesOnWhatAComponentRefusesAndWhyItFails) {
+  const auto partial = make_driver<BlockPoolDriver>(
+      "partial", [](const BlockPoolConfig& config) { return PartialPool(config); });
+  Server server(block_pool_sides().target(), *partial);
+  std::string out;
+  ASSERT_TRUE(server.answer("config profile=v0.23", out));
+  EXPECT_EQ(out, "-> unsupported=\"v0.19 alone\"\n");
+  out.clear();
+  ASSERT_TRUE(server.answer("take_events", out));
+  EXPECT_EQ(out, "-> malformed=\"a command before config\"\n");
+  ASSERT_TRUE(server.answer("config profile=v0.19", out));
+  EXPECT_FALSE(server.answer("touch blocks=[1]", out));
+  EXPECT_EQ(server.failure(), "threw an exception: no touch");
 }
 
 TEST(Serve, RefusesWhatItDoesNotSupportOrUnderstand) {
