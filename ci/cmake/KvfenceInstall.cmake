@@ -28,5 +28,8 @@ install(FILES ${pages}/kvfence.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/ve
 
 install(FILES LICENSE README.md CHANGELOG.md contract/line_language.md scenarios/writing_scenarios.md
   DESTINATION ${CMAKE_INSTALL_DOCDIR})
+set(adapters README.md targets.md minimal_pool.py block_pool_target.py line_language.py session.py wire.py)
+list(TRANSFORM adapters PREPEND scenarios/adapters/)
+install(FILES ${adapters} DESTINATION ${CMAKE_INSTALL_DOCDIR}/adapters)
 install(DIRECTORY scenarios/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING
   PATTERN "*.cpp" PATTERN "*.h" PATTERN "CMakeLists.txt" PATTERN "README.md")

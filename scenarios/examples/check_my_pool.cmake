@@ -48,12 +48,16 @@ foreach(header IN LISTS entries headers)
   endforeach()
 endforeach()
 foreach(file IN ITEMS man/man1/kvfence.1 bash-completion/completions/kvfence zsh/site-functions/_kvfence
-    fish/vendor_completions.d/kvfence.fish doc/kvfence/LICENSE doc/kvfence/README.md)
+    fish/vendor_completions.d/kvfence.fish doc/kvfence/LICENSE doc/kvfence/README.md doc/kvfence/adapters/README.md
+    doc/kvfence/adapters/targets.md)
   if(NOT EXISTS ${PREFIX}/share/${file})
     message(FATAL_ERROR "expected share/${file} in ${PREFIX}, found none")
   endif()
 endforeach()
 run_expecting(0 ${PREFIX}/bin/kvfence --version)
+# The template of a child runs as it is installed.
+run_expecting(0 ${PREFIX}/bin/kvfence check --target block_pool --commands 1000 --sut
+  "python3 -B '${PREFIX}/share/doc/kvfence/adapters/minimal_pool.py'")
 
 file(COPY ${PREFIX}/share/doc/kvfence/examples/my_pool/ DESTINATION ${FOLDER}/source)
 set(chosen "")
