@@ -2,21 +2,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,6 +22,7 @@
 #include "scenarios/command/commands.h"
 #include "scenarios/command/contained_run.h"
 #include "scenarios/command/help_pages.h"
+#include "scenarios/command/option_checks.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/shell_word.h"
 
@@ -47,71 +42,6 @@ constexpr std::uint32_t kJobsMax = 1024;
 constexpr std::uint32_t kDraftsMax = 1024;
 
 using Targets = std::vector<std::string>;
-
-// ---- What the text of an option must be ----
-// CLI11 reads -1 and what is too large as another number, and 010 as 8. A check without a name adds
-// nothing to --help.
-
-template <class T>
-struct ElementOf {
-  using Type = T;
-};
-template <class T>
-struct ElementOf<std::optional<T>> : ElementOf<T> {};
-template <class T>
-struct ElementOf<std::vector<T>> : ElementOf<T> {};
-
-template <class Number>
-CLI::Validator whole_number() {
-  using Limits = std::numeric_limits<Number>;
-  const auto problem = [](const std::string& text) -> std::string {
-    const bool is_hex = text.starts_with("0x");
-    const std::string_view digits = std::string_view(text).substr(is_hex ? 2 : 0);
-    const char* const end = digits.data() + digits.size();
-    Number number{};
-    const auto [stop, error] = std::from_chars(digits.data(), end, number, is_hex ? 16 : 10);
-    const bool is_octal = !is_hex && digits.size() > 1 && digits.front() == '0';
-    if (error == std::errc() && stop == end && !is_octal) return {};
-    return "found '" + text + "', expected an integer from " +
-           std::to_string(std::is_signed_v<Number> ? 0 : Limits::min()) + " to " +
-           std::to_string(Limits::max());
-  };
-  return {problem, ""};
-}
-
-CLI::Validator finite_number() {
-  const auto problem = [](const std::string& text) -> std::string {
-    char* stop = nullptr;
-    const double number = std::strtod(text.c_str(), &stop);
-    if (!text.empty() && *stop == '\0' && std::isfinite(number)) return {};
-    return "found '" + text + "', expected a number";
-  };
-  return {problem, ""};
-}
-
-CLI::Validator positive_number() {
-  const auto problem = [](const std::string& text) -> std::string {
-    if (std::strtod(text.c_str(), nullptr) > 0) return {};
-    return "found '" + text + "', expected more than 0";
-  };
-  return {problem, "POSITIVE"};
-}
-
-CLI::Validator at_most(std::uint32_t max) {
-  const auto problem = [max](const std::string& text) -> std::string {
-    if (std::strtod(text.c_str(), nullptr) <= max) return {};
-    return "found '" + text + "', expected at most " + std::to_string(max);
-  };
-  return {problem, ""};
-}
-
-/// A variable of a shell that is not set must not select something else than what it should name.
-CLI::Validator not_empty() {
-  return {[](const std::string& text) -> std::string {
-            return text.empty() ? "found '', expected a name" : "";
-          },
-          ""};
-}
 
 /// Throws BadInput if one of the options was given.
 void expect_none_of(const CLI::App& command, const std::vector<const char*>& options,
@@ -136,10 +66,8 @@ class Options {
   template <class Member>
   CLI::Option* value(const char* name, Member& member, const char* doc,
                      const char* type = nullptr) const {
-    using Element = typename ElementOf<Member>::Type;
     CLI::Option* const option = added(app_->add_option(name, member, doc));
-    if constexpr (std::is_integral_v<Element>) option->check(whole_number<Element>());
-    if constexpr (std::is_floating_point_v<Element>) option->check(finite_number());
+    if constexpr (kIsNumber<Member>) option->check(fits<Member>());
     return type != nullptr ? option->type_name(type) : option;
   }
   /// A file, or whatever else has a name.
