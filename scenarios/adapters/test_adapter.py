@@ -1059,6 +1059,15 @@ class Wire(unittest.TestCase):
         self.assertEqual((child.stdout, child.returncode), ("-> x=1\n-> x=2\n", 1))
         self.assertIn("KeyError", child.stderr)
 
+    def test_a_reader_that_leaves(self):
+        child = subprocess.Popen([sys.executable, str(HERE / "minimal_pool.py")], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child.stdout.close()
+        child.stdin.write(b"target block_pool\n")
+        child.stdin.close()
+        self.assertEqual((child.stderr.read(), child.wait(60)), (b"", 0))
+        child.stderr.close()
+
 
 class MinimalPool(Story):
     def test_story(self):
@@ -1099,6 +1108,15 @@ class Release(Story):
     def test_story(self):
         self.check_story("vllm.py", self.profile)
         self.check_story("vllm.py", self.profile, "--release", RELEASE_OF_PROFILE[self.profile])
+
+    def test_environment(self):
+        """Whichever model runner the environment asks for."""
+        replies = self.ask(
+            "target engine", f"config profile={self.profile} assembly=scheduler num_gpu_blocks=3",
+            "add_request id=A tokens=[1]", "schedule", "update", "reset_prefix_cache reset_running_requests=true",
+            "schedule",
+            environment={**os.environ, "VLLM_USE_V2_MODEL_RUNNER": "1"})
+        self.assertEqual(replies[-1]["new_reqs"], [])
 
     def ask_manager(self, config, *lines):
         replies = self.ask("target kv_cache", f"config profile={self.profile} {config}", *lines)

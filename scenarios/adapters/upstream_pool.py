@@ -34,6 +34,8 @@ class Modules:
     def __init__(self, release: Release):
         # Events carry the hash itself, not a 64-bit part of it.
         os.environ["VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES"] = "0"
+        # Steps list resumed requests apart from new ones.
+        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
         use_release(release.folder)
         self.release = release
         self.hashing = importlib.import_module("vllm.utils.hashing")

@@ -68,5 +68,9 @@ def serve(answer: Callable[[str], str]) -> None:
 def _write(descriptor: int, replies: list) -> None:
     rest = memoryview(b"\n".join(replies) + b"\n")
     replies.clear()
-    while rest:
-        rest = rest[os.write(descriptor, rest):]
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest):]
+    except BrokenPipeError:
+        # Nobody reads any more: a check that has seen enough ends so.
+        sys.exit(0)
