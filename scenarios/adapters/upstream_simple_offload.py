@@ -57,7 +57,8 @@ class SimpleOffloadConnectors:
             math.lcm(*[group.block_size for group in config.groups]), config.hash_block_size)
 
         kv_cache_config = make_kv_cache_config(modules, config.num_gpu_blocks, config.groups,
-                                               retention_interval=config.retention_interval)
+                                               config.eagle_groups if config.use_eagle else (),
+                                               config.retention_interval)
         kv_cache_config.kv_cache_tensors.append(
             modules.kv_cache_interface.KVCacheTensor(size=config.num_gpu_blocks, shared_by=[]))
         vllm_config = self._vllm_config()

@@ -36,14 +36,19 @@ struct SimpleCPUOffloadSpec {
 ///   - groups of full attention, sliding window or Mamba, one of full attention among them. (A
 ///     lookup that does not begin at the request's first token is wrong for chunked attention;
 ///     upstream asserts that there is full attention.)
+///   - no Mamba group is in eagle_groups: a hit in CPU memory may then overshoot
+///     (hit_may_overshoot), and upstream loads blocks into the places of others;
+///   - with eagle_groups: Rules::simple_offload_pins_hits (a second lookup drops a block again);
 ///   - before Rules::simple_offload_pins_hits: the reference group, below, has blocks of
 ///     hash_block_size (upstream counts in these there), and windows have at least 2 tokens (one of
 ///     a token needs nothing from before, and upstream loads into the null block).
 std::optional<std::string> check_spec(const SimpleCPUOffloadSpec& spec);
 
 /// The KV-cache configuration of CPU memory: the GPU's groups and rules over num_cpu_blocks,
-/// without eagle and without events.
-/// Source: vLLM v0.19.0 v1/simple_kv_offload/manager.py _derive_cpu_config, __init__.
+/// without events, and without eagle but for eagle_groups: these are flags of the groups, which
+/// lookups in CPU memory follow too.
+/// Source: vLLM v0.19.0 and v0.23.0 v1/simple_kv_offload/manager.py _derive_cpu_config, __init__;
+/// flags: v0.23.0 v1/core/kv_cache_coordinator.py KVCacheCoordinator.__init__.
 KVCacheManagerConfig cpu_kv_cache_config(const SimpleCPUOffloadSpec& spec);
 
 /// Loads and stores are *events*, each numbered from 0. A rank's engine has one sequence of numbers

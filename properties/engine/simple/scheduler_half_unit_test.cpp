@@ -633,6 +633,23 @@ TEST_P(BothProfiles, LoadsOfAStepAreOneEvent) {
   EXPECT_EQ(half.cpu(), "1=A0+1");
 }
 
+// The flag is the group's, so upstream's lookup in CPU memory drops a block too.
+TEST_P(OneProfile, AGroupOfEagleFindsABlockLess) {
+  SimpleCPUOffloadSpec spec = spec_of(Profile::kV023);
+  spec.kv_cache.use_eagle = true;
+  Half all = half_of(spec);
+  spec.kv_cache.eagle_groups = {0};
+  Half flagged = half_of(spec);
+  for (Half* half : {&all, &flagged}) {
+    half->add("A", tokens_of(1, 13));
+    half->add("B", tokens_of(1, 13));
+    EXPECT_EQ(half->compute("A", 3), "store 0: 1>1 2>2 3>3");
+    half->stored(0);
+  }
+  EXPECT_EQ(all.match("B"), "12 async") << "no group has a flag";
+  EXPECT_EQ(flagged.match("B"), "8 async");
+}
+
 TEST_P(BothProfiles, AWindowLoadsItsEnd) {
   Half half = half_of(spec_of(profile(), 9, {full(4), window_of(5, 4)}));
   half.add("A", tokens_of(1, 13));
@@ -880,7 +897,17 @@ TEST(SimpleCPUOffloadSpec, WhatCanBeBuilt) {
   EXPECT_TRUE(check_spec(spec_of(Profile::kV019, 9, {full(4), window_of(1, 4)})));
   EXPECT_TRUE(check_spec(spec_of(Profile::kV019, 9, {full(8), window_of(8, 4)})));
   EXPECT_FALSE(check_spec(spec_of(Profile::kV023, 9, {full(8), window_of(8, 4)})));
-  SimpleCPUOffloadSpec spec = spec_of(Profile::kV023);
+  SimpleCPUOffloadSpec spec = spec_of(Profile::kV023, 9, {full(4), window_of(8, 4)});
+  spec.kv_cache.use_eagle = true;
+  spec.kv_cache.eagle_groups = {1};
+  EXPECT_FALSE(check_spec(spec));
+  spec.kv_cache.pool.rules.simple_offload_pins_hits = false;
+  EXPECT_TRUE(check_spec(spec)) << "a second lookup drops a block again";
+  spec.kv_cache.pool.rules.simple_offload_pins_hits = true;
+  spec.kv_cache.groups.back() = full(4);
+  spec.kv_cache.groups.back().kind = KVCacheSpecKind::kMamba;
+  EXPECT_TRUE(check_spec(spec)) << "a hit may overshoot";
+  spec = spec_of(Profile::kV023);
   spec.num_workers = 0;
   EXPECT_TRUE(check_spec(spec));
   spec = spec_of(Profile::kV023);
