@@ -63,23 +63,26 @@ std::vector<SecondaryTierConfig> tier_configs(const engine::offloading::Record& 
   return tiers;
 }
 
-/// The settings of a model with one byte per block: then the slots are the configuration's.
+/// The settings of a model with one byte per block, or with a page where slots are pages: then the
+/// slots are the configuration's.
 Parsed<OffloadingSpec> create_spec(const engine::offloading::Record& config,
                                    const KVCacheManagerConfig& kv_cache, std::uint32_t num_ranks) {
   OffloadingSpecContext context;
   context.kv_cache = kv_cache;
   context.world_size = num_ranks;
   context.page_size_bytes.assign(kv_cache.groups.size(), 1);
-  context.kv_cache_tensors = {kv_cache.pool.num_gpu_blocks};
+  const bool has_tiers = config.spec_name == kTieringOffloadingSpec;
+  const std::uint64_t block_bytes = has_tiers ? kTieringSlotAlignment : 1;
+  context.kv_cache_tensors = {kv_cache.pool.num_gpu_blocks * block_bytes};
   const std::uint64_t bytes =
-      std::uint64_t{num_ranks} * config.block_size_factor * config.num_cpu_blocks;
+      block_bytes * num_ranks * config.block_size_factor * config.num_cpu_blocks;
   std::vector<Field> settings = {field("spec_name", config.spec_name),
                                  field("cpu_bytes_to_use", static_cast<std::int64_t>(bytes)),
                                  field("block_size_factor", std::int64_t{config.block_size_factor}),
                                  {"eviction_policy", to_value(config.eviction_policy), {}},
                                  field("store_threshold", std::int64_t{config.store_threshold}),
                                  field("offload_prompt_only", config.offload_prompt_only)};
-  if (config.spec_name == kTieringOffloadingSpec) {
+  if (has_tiers) {
     settings.push_back({"secondary_tiers", to_value(tier_configs(config)), {}});
   }
   // Without a filter any size will do.

@@ -131,8 +131,9 @@ std::uint64_t block_bytes(Settings& settings, const OffloadingSpecContext& conte
   return pages.front() * context.kv_cache_tensors.size();
 }
 
+/// Slots are aligned to `alignment` bytes.
 std::uint32_t read_num_slots(Settings& settings, const OffloadingSpecContext& context,
-                             std::uint32_t block_size_factor) {
+                             std::uint32_t block_size_factor, std::uint64_t alignment) {
   const Field* field = settings.find("cpu_bytes_to_use");
   if (!field) {
     settings.fail("no cpu_bytes_to_use", "cpu_bytes_to_use=BYTES");
@@ -148,21 +149,24 @@ std::uint32_t read_num_slots(Settings& settings, const OffloadingSpecContext& co
     return 0;
   }
   // One after the other: the product of the three may be too large for a number.
-  const std::uint64_t num_slots = bytes / gpu_block_bytes / context.world_size / block_size_factor;
+  std::uint64_t num_slots = bytes / gpu_block_bytes / context.world_size / block_size_factor;
+  if (num_slots > 0) {
+    const std::uint64_t slot_bytes = gpu_block_bytes * context.world_size * block_size_factor;
+    num_slots = bytes / ((slot_bytes + alignment - 1) / alignment * alignment);
+  }
   if (num_slots == 0 || num_slots > std::numeric_limits<SlotId>::max()) {
     settings.fail(*field, "bytes for 1 to 2^32 - 1 slots, each of " +
                               std::to_string(block_size_factor) + " blocks of " +
                               std::to_string(gpu_block_bytes) + " bytes for " +
-                              std::to_string(context.world_size) + " workers");
+                              std::to_string(context.world_size) + " workers" +
+                              (alignment > 1 ? ", in pages of " + std::to_string(alignment) : ""));
   }
   return static_cast<std::uint32_t>(num_slots);
 }
 
-}  // namespace
-
-Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& fields,
-                                                const OffloadingSpecContext& context,
-                                                const std::string& file) {
+Parsed<OffloadingSpec> make_spec(const std::vector<Field>& fields,
+                                 const OffloadingSpecContext& context, const std::string& file,
+                                 std::uint64_t slot_alignment) {
   for (const Field& field : fields) {
     if (contains(kSettings, field.key)) continue;
     return error_at(file, field, "one of " + joined(kSettings));
@@ -178,7 +182,8 @@ Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& fields
   spec.manager.store_threshold = settings.small_number("store_threshold", 0, 0);
   spec.manager.max_tracker_size = settings.small_number("max_tracker_size", 64'000, 1);
   settings.take("offload_prompt_only", spec.offload_prompt_only);
-  spec.manager.cache.capacity = read_num_slots(settings, context, spec.block_size_factor);
+  spec.manager.cache.capacity =
+      read_num_slots(settings, context, spec.block_size_factor, slot_alignment);
   spec.manager.enable_events = context.kv_cache.pool.enable_kv_cache_events;
   spec.manager.rules = rules;
   if (settings.error()) return *settings.error();
@@ -186,6 +191,14 @@ Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& fields
     return InputError{file, {}, "these settings", std::move(*expected)};
   }
   return spec;
+}
+
+}  // namespace
+
+Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& fields,
+                                                const OffloadingSpecContext& context,
+                                                const std::string& file) {
+  return make_spec(fields, context, file, /*slot_alignment=*/1);
 }
 
 // Source: vLLM v0.23.0 v1/kv_offload/tiering/spec.py get_manager
@@ -197,7 +210,7 @@ Parsed<OffloadingSpec> make_tiering_offloading_spec(const std::vector<Field>& fi
   for (const Field& field : fields) {
     if (&field != tiers_field) others.push_back(field);
   }
-  Parsed<OffloadingSpec> spec = make_cpu_offloading_spec(others, context, file);
+  Parsed<OffloadingSpec> spec = make_spec(others, context, file, kTieringSlotAlignment);
   if (!spec) return spec;
   spec->has_tiers = true;
   if (tiers_field) {

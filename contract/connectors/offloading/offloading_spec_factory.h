@@ -57,14 +57,20 @@ Parsed<OffloadingSpec> make_cpu_offloading_spec(const std::vector<Field>& settin
                                                 const OffloadingSpecContext& context,
                                                 const std::string& file = {});
 
+/// Bytes that a slot above secondary tiers is a multiple of: a page of memory.
+/// Source: vLLM v0.23.0 v1/kv_offload/cpu/shared_offload_region.py BLOCK_SIZE_ALIGNMENT, which is
+/// mmap.PAGESIZE.
+inline constexpr std::uint64_t kTieringSlotAlignment = 4096;
+
 /// TieringOffloadingSpec: the settings of CPUOffloadingSpec, for a manager above secondary tiers,
 /// and
 ///
 ///   secondary_tiers      [(type key=value ...) ...], in order; none
 ///
-/// from which a SecondaryTierFactory makes the tiers once there is a primary one. Errors, besides:
-/// a profile without tiers; store_threshold of 2 and more.
-/// Source: vLLM v0.23.0 v1/kv_offload/tiering/spec.py.
+/// from which a SecondaryTierFactory makes the tiers once there is a primary one. The bytes of an
+/// offloaded block of all workers are rounded up to kTieringSlotAlignment. Errors, besides: a
+/// profile without tiers; store_threshold of 2 and more.
+/// Source: vLLM v0.23.0 v1/kv_offload/{tiering,cpu}/spec.py.
 Parsed<OffloadingSpec> make_tiering_offloading_spec(const std::vector<Field>& settings,
                                                     const OffloadingSpecContext& context,
                                                     const std::string& file = {});

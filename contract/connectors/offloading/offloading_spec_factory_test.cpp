@@ -97,12 +97,12 @@ TEST(OffloadingSpecFactory, SettingsReachTheSpec) {
 }
 
 TEST(OffloadingSpecFactory, TieringOffloadingSpecAsksForTiers) {
-  const std::string settings = "spec_name=TieringOffloadingSpec cpu_bytes_to_use=4000 ";
+  const std::string settings = "spec_name=TieringOffloadingSpec cpu_bytes_to_use=8200 ";
   const auto spec = create(settings + "eviction_policy=arc store_threshold=1");
   ASSERT_TRUE(spec) << spec.error().to_text();
   EXPECT_TRUE(spec->has_tiers);
   EXPECT_EQ(spec->manager.cache.policy, EvictionPolicy::kARC);
-  EXPECT_EQ(spec->manager.cache.capacity, 10U);
+  EXPECT_EQ(spec->manager.cache.capacity, 2U) << "400 bytes take a page";
   EXPECT_FALSE(create("cpu_bytes_to_use=4000")->has_tiers);
   EXPECT_EQ(create(settings + "store_threshold=0.0")->manager.store_threshold, 0U) << "int(0.0)";
   EXPECT_TRUE(spec->secondary_tiers.empty());
@@ -122,6 +122,20 @@ TEST(OffloadingSpecFactory, TieringOffloadingSpecAsksForTiers) {
             "a.kvs: found these settings, expected no store_threshold above several tiers");
   EXPECT_EQ(error_of(settings, context_of(Profile::kV019)),
             "a.kvs: found these settings, expected a profile with the rule tiering: v0.23");
+}
+
+TEST(OffloadingSpecFactory, SlotsAboveTiersArePages) {
+  const auto slots = [](const std::string& settings) {
+    const auto spec = create("spec_name=TieringOffloadingSpec " + settings);
+    EXPECT_TRUE(spec) << spec.error().to_text();
+    return spec->manager.cache.capacity;
+  };
+  EXPECT_EQ(slots("cpu_bytes_to_use=4096"), 1U);
+  EXPECT_EQ(slots("cpu_bytes_to_use=12287"), 2U);
+  EXPECT_EQ(slots("cpu_bytes_to_use=16384 block_size_factor=11"), 2U) << "4400 bytes take two";
+  EXPECT_EQ(error_of("spec_name=TieringOffloadingSpec cpu_bytes_to_use=4095"),
+            "a.kvs:1:42: found cpu_bytes_to_use=4095, expected bytes for 1 to 2^32 - 1 slots, each "
+            "of 1 blocks of 200 bytes for 2 workers, in pages of 4096");
 }
 
 TEST(OffloadingSpecFactory, EachBadSettingIsNamed) {
