@@ -70,7 +70,7 @@ struct StoredText {
   std::vector<TokenId> tokens;
   std::uint32_t block_size = 4;
   std::string medium = "GPU";
-  std::string kind = "full_attention";
+  std::string kind = "full_attention";  ///< empty: none
 };
 
 inline std::string stored(const StoredText& event) {
@@ -79,15 +79,14 @@ inline std::string stored(const StoredText& event) {
   for (const std::string& hash : event.hashes) pack.bytes(hash);
   pack.text("parent_block_hash");
   event.parent.empty() ? pack.nil() : pack.bytes(event.parent);
-  return pack.text("token_ids")
+  pack.text("token_ids")
       .tokens(event.tokens)
       .text("block_size")
       .number(event.block_size)
       .text("medium")
       .text(event.medium)
-      .text("kv_cache_spec_kind")
-      .text(event.kind)
-      .done();
+      .text("kv_cache_spec_kind");
+  return (event.kind.empty() ? pack.nil() : pack.text(event.kind)).done();
 }
 
 inline std::string removed(std::string_view hash, std::string_view medium = "GPU") {

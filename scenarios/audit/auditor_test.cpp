@@ -216,6 +216,16 @@ TEST(Auditor, FindsThatABlockBeforeTheParentIsGone) {
             Names{});
 }
 
+TEST(Auditor, FindsNothingWhereAGroupOfNoKindLetsItsFirstBlocksGo) {
+  // 0.19 does not say that a model has a sliding window.
+  const Prompt longer(100, 6);
+  StoredText last = longer.text(4, 6);
+  last.kind = "";
+  Engine engine;
+  engine.send({longer.stored(0, 4), removed(longer.hashes[0]), stored(last)});
+  EXPECT_EQ(engine.found(), Names{});
+}
+
 TEST(Auditor, AMirrorFilledByAReplayIsComplete) {
   Engine whole;
   Engine healed;

@@ -371,7 +371,10 @@ bool EventChecker::check_parent(const Stored& now) {
       now.event.block_size < space.mirror.largest_block_size) {
     return false;
   }
-  if (space.mirror.blocks.find(id_of(*parent)) != nullptr) return check_ancestors(now);
+  if (space.mirror.blocks.find(id_of(*parent)) != nullptr) {
+    // Without its kind, the group may be one of a sliding window, which lets the first blocks go.
+    return now.event.kv_cache_spec_kind && check_ancestors(now);
+  }
   std::optional<Finding> finding = find_reason(now, *parent);
   if (!finding) return false;
   // In a group whose blocks are larger than the hash block, a part may come first.
