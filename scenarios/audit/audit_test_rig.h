@@ -71,11 +71,13 @@ struct StoredText {
   std::uint32_t block_size = 4;
   std::string medium = "GPU";
   std::string kind = "full_attention";  ///< empty: none
+  std::vector<TokenId> lookahead = {};  ///< of the first hash; empty: none
 };
 
 inline std::string stored(const StoredText& event) {
   Pack pack;
-  pack.map(7).text("type").text("BlockStored").text("block_hashes").list(event.hashes.size());
+  pack.map(event.lookahead.empty() ? 7 : 8);
+  pack.text("type").text("BlockStored").text("block_hashes").list(event.hashes.size());
   for (const std::string& hash : event.hashes) pack.bytes(hash);
   pack.text("parent_block_hash");
   event.parent.empty() ? pack.nil() : pack.bytes(event.parent);
@@ -86,7 +88,9 @@ inline std::string stored(const StoredText& event) {
       .text("medium")
       .text(event.medium)
       .text("kv_cache_spec_kind");
-  return (event.kind.empty() ? pack.nil() : pack.text(event.kind)).done();
+  event.kind.empty() ? pack.nil() : pack.text(event.kind);
+  if (!event.lookahead.empty()) pack.text("lookahead_token_ids").list(1).tokens(event.lookahead);
+  return pack.done();
 }
 
 inline std::string removed(std::string_view hash, std::string_view medium = "GPU") {

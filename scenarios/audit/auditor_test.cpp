@@ -152,6 +152,25 @@ TEST(Auditor, FindsNothingInPartsOfBlocks) {
             Names{"unknown_parent"});
 }
 
+TEST(Auditor, APartOfABlockDoesNotShowHowWholeOnesAreHashed) {
+  const Prompt longer(100, 12);
+  const auto whole = [&](std::size_t begin) {
+    StoredText text = longer.text(begin, begin + 4);
+    text.block_size = 16;
+    text.hashes = {longer.hashes[begin + 3]};
+    return text;
+  };
+  // Not computed, since four hashes make this block and none of them has all extra keys.
+  StoredText with_lookahead = whole(0);
+  with_lookahead.lookahead = {7};
+  for (const std::string& first : {longer.stored(0, 1), stored(with_lookahead)}) {
+    Engine engine;
+    engine.send({first, longer.stored(4, 5), stored(whole(4)), stored(whole(8))});
+    EXPECT_EQ(engine.found(), Names{});
+    EXPECT_GE(engine.auditor.check_counts().hashes_checked, 2U);
+  }
+}
+
 TEST(Auditor, FindsMalformedPayloadsOnce) {
   const std::string moved = Pack().list(1).text("BlockMoved").done();
   Engine engine;

@@ -186,10 +186,13 @@ void EventChecker::learn_blocks(const Stored& now, bool has_content) {
   const std::size_t num_blocks = has_content ? event.token_ids.size() / event.block_size : 0;
   if (num_blocks > event.block_hashes.size() || !is_chain_kind(event)) space.holds_chains = false;
   if (!has_content || event.block_size <= space.mirror.largest_block_size) return;
-  // Until now there were only parts of blocks, whose parents need not be held.
+  // Until now there were only parts of blocks, whose parents need not be held, and which do not show
+  // how many hashes a whole block takes.
   space.mirror.largest_block_size = event.block_size;
   space.mirror.held_largest = 0;
   space.undecided.clear();
+  space.recipe.function.reset();
+  space.recipe.tries = 0;
 }
 
 void EventChecker::enter(const Stored& now, bool has_content, bool is_judged) {
@@ -543,6 +546,8 @@ bool EventChecker::find_recipe(const Stored& now) {
   HashRecipe& recipe = now.space.recipe;
   if (recipe.function) return true;
   if (recipe.tries == kRecipeTries || !has_all_hashes(now.event)) return false;
+  // A part of a block does not show how many hashes a whole one takes.
+  if (now.event.block_size < now.space.mirror.largest_block_size) return false;
   ++recipe.tries;
   if (!try_functions(now)) {
     if (!now.is_scene) recipe.waiting.push_back({now.event, now.at, now.encoding});
