@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "scenarios/audit/audit_test_rig.h"
+#include "scenarios/audit/encode.h"
 
 namespace kvfence::audit {
 namespace {
@@ -136,6 +137,42 @@ TEST(Auditor, FindsNothingWhereEventsLackExtraKeys) {
   engine.send({other().stored(0, 4)}).send({stored(salted)});
   EXPECT_EQ(engine.found(), Names{});
   EXPECT_EQ(engine.auditor.check_counts().hashes_not_checked, 1U);
+}
+
+TEST(Auditor, FindsNothingInABlockThatIsHashedWithItsLastItemAlone) {
+  // scenarios/cases/block_pool/hashing/append_sees_the_last_image_only.kvs
+  using Keys = std::vector<EventExtraKey>;
+  const EventExtraKey cat{EventExtraKey::Kind::kItem, "cat", 0};
+  const EventExtraKey dog{EventExtraKey::Kind::kItem, "dog", 1};
+  const EventExtraKey salt{EventExtraKey::Kind::kText, "salt", {}};
+  const auto names_of = [&](const Keys& hashed, WireRelease release) {
+    const Keys published = {cat, dog, salt};
+    BlockHasher hasher;
+    StoredEvent event;
+    event.token_ids = {1, 2, 3, 4};
+    event.block_size = 4;
+    HashedBlock block;
+    block.tokens = event.token_ids;
+    block.extra_keys = &hashed;
+    block.has_tags = release == WireRelease::kV033;
+    BlockHash hash;
+    EXPECT_TRUE(hasher.hash(HashFunction::kSha256Cbor, prompt().hashes[1], block, hash));
+    event.block_hashes = {{hash}};
+    event.parent_block_hash = EventHash{prompt().hashes[1]};
+    event.medium = "GPU";
+    event.extra_keys.emplace().emplace_back(published);
+    const EventBatch batch{1.5, {event}, 0};
+    Engine engine;
+    engine.send({prompt().stored(0, 2)}).send_payload(1, encode(batch, release));
+    return engine.found();
+  };
+  EXPECT_EQ(names_of({cat, dog, salt}, WireRelease::kV019), Names{});
+  EXPECT_EQ(names_of({dog, salt}, WireRelease::kV019), Names{});
+  EXPECT_EQ(names_of({dog, salt}, WireRelease::kV023), Names{});
+  EXPECT_EQ(names_of({cat, salt}, WireRelease::kV023), Names{"wrong_hash"});
+  // Repaired in 0.33.
+  EXPECT_EQ(names_of({cat, dog, salt}, WireRelease::kV033), Names{});
+  EXPECT_EQ(names_of({dog, salt}, WireRelease::kV033), Names{"wrong_hash"});
 }
 
 TEST(Auditor, FindsNothingInPartsOfBlocks) {

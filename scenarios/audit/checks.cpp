@@ -483,7 +483,13 @@ std::size_t EventChecker::recompute(const Stored& now) {
   for (std::size_t block = 0; block < num_blocks && num_right < stated.size(); ++block) {
     if (!hash_block(used, now, block, parent, computed)) return num_right;
     const EventHash& hash = stated[num_right];
-    if (as_stated(hash, computed) == hash.bytes) {
+    const auto fits = [&](BlockHashView right) { return as_stated(hash, right) == hash.bytes; };
+    BlockHash of_last_item;
+    if (!fits(computed) && hash_with_last_item(used, now, block, parent, of_last_item) &&
+        fits(of_last_item)) {
+      computed = of_last_item;
+    }
+    if (fits(computed)) {
       if (hash.is_integer) digests_.emplace_back(num_right, computed);
       ++num_right;
     } else if (has_all_hashes(now.event)) {
@@ -508,14 +514,31 @@ bool EventChecker::find_parent_digest(const Stored& now, BlockHash& parent) {
   return !parent.empty();
 }
 
+/// To 0.23 a block that generated tokens complete is hashed with its last item alone, although its
+/// event has all of them. False: it has no others.
+bool EventChecker::hash_with_last_item(const HashRecipe& recipe, const Stored& now,
+                                       std::size_t block, BlockHashView parent, BlockHash& out) {
+  if (now.encoding == Encoding::kMaps || !has_all_hashes(now.event)) return false;
+  const std::vector<EventExtraKey>* const all = extra_keys_of(now.event, block);
+  if (all == nullptr) return false;
+  std::vector<EventExtraKey> kept;
+  for (const EventExtraKey& key : *all) {
+    const bool is_item = key.kind == EventExtraKey::Kind::kItem;
+    if (is_item && !kept.empty() && kept.back().kind == key.kind) kept.pop_back();
+    kept.push_back(key);
+  }
+  return kept.size() < all->size() && hash_block(recipe, now, block, parent, out, &kept);
+}
+
 bool EventChecker::hash_block(const HashRecipe& recipe, const Stored& now, std::size_t block,
-                              BlockHashView parent, BlockHash& out) {
+                              BlockHashView parent, BlockHash& out,
+                              const std::vector<EventExtraKey>* extra_keys) {
   const StoredEvent& event = now.event;
   HashedBlock content;
   content.has_tags = now.encoding == Encoding::kMaps;
   content.has_lora = event.lora_name.has_value();
   if (has_all_hashes(event)) {
-    content.extra_keys = extra_keys_of(event, block);
+    content.extra_keys = extra_keys != nullptr ? extra_keys : extra_keys_of(event, block);
     if (event.lookahead_token_ids) content.lookahead = &(*event.lookahead_token_ids)[block];
   } else if (!has_only_tokens(event)) {
     // Blocks were skipped, and the event does not say which blocks the entries belong to.

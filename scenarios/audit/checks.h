@@ -159,8 +159,12 @@ class EventChecker {
   bool find_none_hash(const Stored& now);
   bool find_parent_digest(const Stored& now, BlockHash& parent);
   std::vector<std::string> seeds() const;
+  /// extra_keys: instead of those of the event.
   bool hash_block(const HashRecipe& recipe, const Stored& now, std::size_t block,
-                  BlockHashView parent, BlockHash& out);
+                  BlockHashView parent, BlockHash& out,
+                  const std::vector<EventExtraKey>* extra_keys = nullptr);
+  bool hash_with_last_item(const HashRecipe& recipe, const Stored& now, std::size_t block,
+                           BlockHashView parent, BlockHash& out);
   /// Up to the first that is wrong or cannot be computed; returns how many are right.
   std::size_t recompute(const Stored& now);
   void excuse_wrong(const Stored& now);
