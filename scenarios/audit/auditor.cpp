@@ -388,7 +388,9 @@ std::vector<EventRef> Auditor::what_fills(const Finding& finding) const {
       if (!is_on_gpu(removed->medium)) return;
       for (const EventHash& hash : removed->block_hashes) {
         const auto found = all.find({removed->group_idx, hash});
-        if (found != all.end() && found->second.copies > 0) --found->second.copies;
+        if (found == all.end() || found->second.copies == 0) continue;
+        // As in the mirror: further ones may have been reports of this one.
+        found->second.copies = decoded.encoding == Encoding::kMaps ? 0 : found->second.copies - 1;
       }
     } else {
       all.clear();

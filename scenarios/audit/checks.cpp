@@ -211,7 +211,7 @@ void EventChecker::enter(const Stored& now, bool has_content, bool is_judged) {
       block.is_excused = true;
     } else if (block.copies > 0) {
       ++counts_.duplicates;
-      ++block.copies;
+      mirror.add_copy(block);
       if (is_judged) is_judged = !check_content(now, hash, content, block);
     } else {
       mirror.add(block, parent, event.block_size);
@@ -234,7 +234,9 @@ void EventChecker::take_removed(const Removed& now) {
   for (const EventHash& hash : now.event.block_hashes) {
     MirrorBlock* const block = mirror.blocks.find(id_of(hash));
     if (block != nullptr && block->copies > 0) {
-      mirror.remove_copy(*block, now.at, /*is_remembered=*/now.space.is_gpu);
+      // Since 0.33 an engine may report blocks that it uses again as stored.
+      mirror.remove_copy(*block, now.at, /*is_remembered=*/now.space.is_gpu,
+                         /*may_be_last=*/now.encoding == Encoding::kMaps);
     } else if (block == nullptr && now.is_judged() && is_certain_) {
       if (auto finding = find_reason(now, hash)) report_(std::move(*finding));
     }
@@ -324,17 +326,32 @@ bool EventChecker::check_content(const Stored& now, const EventHash& hash, std::
 
 void EventChecker::check_size(const Stored& now) {
   std::uint64_t held = 0;
-  std::uint64_t all = 0;
+  std::uint64_t all_on_gpu = 0;
+  std::uint64_t doubtful = 0;
+  std::uint64_t on_others = 0;
   for (const Space& space : spaces_) {
-    if (space.is_gpu) held += space.mirror.held_largest;
-    all += space.mirror.blocks.size();
+    if (!space.is_gpu) {
+      on_others += space.mirror.blocks.size();
+      continue;
+    }
+    held += space.mirror.held_largest;
+    all_on_gpu += space.mirror.blocks.size();
+    doubtful += space.mirror.doubtful;
   }
+  const std::uint64_t all = all_on_gpu + on_others;
   const bool is_over = rules_.blocks_max > 0 && held > rules_.blocks_max && is_certain_;
-  if (!is_over && all <= kMirrorBlocksMax) return;
-  if (!now.is_scene) {
+  if (!is_over && all <= rules_.mirror_blocks_max) return;
+  if (!is_over && on_others > 0) {
+    // Tiers may drop blocks without an event, so that theirs only grow in number.
+    for (Space& space : spaces_) {
+      if (!space.is_gpu) space.mirror.forget();
+    }
+    if (all_on_gpu <= rules_.mirror_blocks_max) return;
+  }
+  if (!now.is_scene && (is_over || doubtful == 0)) {
     report_(finding_about(
-        now, Rule::kTooManyBlocks, std::to_string(is_over ? held : all) + " hashes held",
-        std::to_string(is_over ? rules_.blocks_max : kMirrorBlocksMax) + " at most"));
+        now, Rule::kTooManyBlocks, std::to_string(is_over ? held : all_on_gpu) + " hashes held",
+        std::to_string(is_over ? rules_.blocks_max : rules_.mirror_blocks_max) + " at most"));
   }
   for (Space& space : spaces_) space.mirror.forget();
   is_certain_ = false;

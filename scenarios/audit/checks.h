@@ -26,10 +26,9 @@ struct CheckRules {
   std::uint64_t blocks_max = 0;               ///< of the engine's pool; 0: not known
   std::optional<HashFunction> hash_function;  ///< none: found
   std::optional<std::string> hash_seed;       ///< none: found among the usual ones
+  /// The most that a mirror holds, whatever the publisher sends.
+  std::uint64_t mirror_blocks_max = std::uint64_t{1} << 24;
 };
-
-/// The most that a mirror holds, whatever the publisher sends.
-inline constexpr std::uint64_t kMirrorBlocksMax = std::uint64_t{1} << 24;
 
 struct CheckCounts {
   std::uint64_t stored = 0;      ///< hashes

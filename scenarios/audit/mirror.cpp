@@ -106,8 +106,24 @@ void Mirror::add(MirrorBlock& block, HashId parent, std::uint32_t block_size) {
   if (MirrorBlock* const before = parent == 0 ? nullptr : blocks.find(parent)) ++before->children;
 }
 
-void Mirror::remove_copy(MirrorBlock& block, EventRef at, bool is_remembered) {
-  if (--block.copies > 0) return;
+void Mirror::set_doubtful(MirrorBlock& block, bool is_doubtful) {
+  if (block.is_doubtful == is_doubtful) return;
+  block.is_doubtful = is_doubtful;
+  is_doubtful ? ++doubtful : --doubtful;
+  if (block.block_size == largest_block_size) is_doubtful ? --held_largest : ++held_largest;
+}
+
+void Mirror::add_copy(MirrorBlock& block) {
+  ++block.copies;
+  set_doubtful(block, false);
+}
+
+void Mirror::remove_copy(MirrorBlock& block, EventRef at, bool is_remembered, bool may_be_last) {
+  if (--block.copies > 0) {
+    if (may_be_last) set_doubtful(block, true);
+    return;
+  }
+  set_doubtful(block, false);
   --held;
   if (block.block_size == largest_block_size) --held_largest;
   if (is_remembered) {
@@ -124,7 +140,7 @@ void Mirror::remove_copy(MirrorBlock& block, EventRef at, bool is_remembered) {
 void Mirror::forget() {
   blocks.clear();
   removed.clear();
-  held = held_largest = depth_max = 0;
+  held = held_largest = doubtful = depth_max = 0;
 }
 
 void Mirror::clear(EventRef at) {

@@ -34,6 +34,8 @@ struct MirrorBlock {
   std::uint32_t whole_until = 0;
   /// A finding explains all events about this hash.
   bool is_excused = false;
+  /// Copies are left by count, but they may have been reports of the one that is gone.
+  bool is_doubtful = false;
 };
 
 /// Open addressing over a dense array. Pointers hold until the next insertion.
@@ -88,7 +90,8 @@ struct Mirror {
   BlockTable blocks;
   std::uint32_t largest_block_size = 0;
   std::uint64_t held = 0;          ///< hashes with a copy
-  std::uint64_t held_largest = 0;  ///< of them, of blocks of the largest size
+  std::uint64_t held_largest = 0;  ///< of them, of blocks of the largest size, and not doubtful
+  std::uint64_t doubtful = 0;      ///< of them, doubtful
   std::uint64_t depth_max = 0;
   std::uint32_t broken_chains = 0;  ///< hashes removed before their children
   std::deque<GoneBlock> removed;    ///< the last ones
@@ -96,8 +99,11 @@ struct Mirror {
 
   /// The first copy of a hash.
   void add(MirrorBlock& block, HashId parent, std::uint32_t block_size);
+  /// One more copy. Requires: it has one.
+  void add_copy(MirrorBlock& block);
   /// Invalidates the block. Requires: it has a copy.
-  void remove_copy(MirrorBlock& block, EventRef at, bool is_remembered);
+  /// may_be_last: its other copies may be reports of this one.
+  void remove_copy(MirrorBlock& block, EventRef at, bool is_remembered, bool may_be_last);
   void forget();
   /// As forget(); what was held stays known as cleared.
   void clear(EventRef at);
@@ -106,6 +112,9 @@ struct Mirror {
   const GoneBlock* find_removed(HashId id) const;
   const GoneBlock* find_cleared(HashId id) const;
   std::size_t memory_bytes() const;
+
+ private:
+  void set_doubtful(MirrorBlock& block, bool is_doubtful);
 };
 
 }  // namespace kvfence::audit
