@@ -425,6 +425,28 @@ TEST(Auditor, DoesNotCountBlocksThatMayOnlyHaveBeenReportedAgain) {
   }
 }
 
+TEST(Auditor, DoesNotCountWhatSglangMayOnlyHaveReportedAgain) {
+  AuditRules rules;
+  rules.checks.blocks_max = 1;
+  Engine engine(rules);
+  const auto stored_number = [](std::uint64_t hash) {
+    return Pack()
+        .list(6)
+        .text("BlockStored")
+        .list(1)
+        .number(hash)
+        .nil()
+        .list(1)
+        .number(hash)
+        .number(1)
+        .nil()
+        .done();
+  };
+  const std::string gone = Pack().list(2).text("BlockRemoved").list(1).number(7).done();
+  engine.send({stored_number(7), stored_number(7), gone, stored_number(8)});
+  EXPECT_EQ(engine.found(), Names{});
+}
+
 TEST(Auditor, ForgetsBlocksOfOtherMediaBeforeTheyAreTooMany) {
   for (const std::size_t on_gpu : {2U, 3U}) {
     AuditRules rules;

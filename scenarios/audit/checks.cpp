@@ -234,9 +234,10 @@ void EventChecker::take_removed(const Removed& now) {
   for (const EventHash& hash : now.event.block_hashes) {
     MirrorBlock* const block = mirror.blocks.find(id_of(hash));
     if (block != nullptr && block->copies > 0) {
-      // Since 0.33 an engine may report blocks that it uses again as stored.
+      // Since 0.33 an engine may report blocks that it uses again as stored, and so may SGLang.
+      const bool is_of_vllm = !hash.is_integer || now.space.recipe.function;
       mirror.remove_copy(*block, now.at, /*is_remembered=*/now.space.is_gpu,
-                         /*may_be_last=*/now.encoding == Encoding::kMaps);
+                         /*may_be_last=*/now.encoding == Encoding::kMaps || !is_of_vllm);
     } else if (block == nullptr && now.is_judged() && is_certain_) {
       if (auto finding = find_reason(now, hash)) report_(std::move(*finding));
     }

@@ -215,6 +215,20 @@ bool read_value(Reader& reader, std::uint32_t& out) {
   return true;
 }
 
+/// SGLang's EAGLE publishes each token with the one after it: the first of the pair counts.
+bool read_token(Reader& reader, TokenId& out) {
+  if (reader.read_token(out)) return true;
+  const std::size_t begin = reader.offset();
+  Head head;
+  if (!reader.read(head)) return false;
+  if (head.kind != Kind::kArray || head.value != 2) {
+    reader.go_to(begin);
+    return read_value(reader, out);
+  }
+  TokenId next = 0;
+  return read_value(reader, out) && read_value(reader, next);
+}
+
 bool read_value(Reader& reader, std::int64_t& out) {
   Head head;
   if (!reader.read(head)) return false;
@@ -287,7 +301,11 @@ bool read_value(Reader& reader, std::vector<T>& out) {
   // larger than their bytes.
   if constexpr (std::is_arithmetic_v<T>) out.reserve(head.value);
   for (std::uint64_t item = 0; item < head.value; ++item) {
-    if (!read_value(reader, out.emplace_back())) return false;
+    if constexpr (std::is_same_v<T, TokenId>) {
+      if (!read_token(reader, out.emplace_back())) return false;
+    } else {
+      if (!read_value(reader, out.emplace_back())) return false;
+    }
   }
   return true;
 }

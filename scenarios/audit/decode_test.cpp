@@ -71,6 +71,32 @@ TEST(Decode, ReadsIntegersAsHashes) {
   EXPECT_EQ(hashes[1], (EventHash{std::string("\x80\0\0\0\0\0\0\x01", 8), true}));
 }
 
+TEST(Decode, ReadsTokensThatComeWithTheirNext) {
+  const auto event = [](const std::string& last) {
+    return Pack()
+        .list(6)
+        .text("BlockStored")
+        .list(1)
+        .number(7)
+        .nil()
+        .list(2)
+        .raw("\x92\x05\x06" + last)
+        .number(2)
+        .nil()
+        .done();
+  };
+  DecodedBatch out;
+  ASSERT_TRUE(decode(batch_of({event(Pack().list(2).number(6).number(70'000).done())}), out));
+  ASSERT_TRUE(out.problems.empty()) << out.problems[0].to_text();
+  EXPECT_EQ(std::get<StoredEvent>(out.batch.events.at(0)).token_ids, (std::vector<TokenId>{5, 6}));
+  for (const char* const last :
+       {"\x93\x06\x07\x08", "\x92\x06\xc0", "\x92\x06\x91\x07", "\x91\x06"}) {
+    ASSERT_TRUE(decode(batch_of({event(last)}), out));
+    ASSERT_EQ(out.problems.size(), 1U);
+    EXPECT_EQ(out.problems[0].expected, "token_ids: an integer of 32 bits");
+  }
+}
+
 /// The one problem of a batch of this event between two good ones, which have to be there.
 std::string problem_beside_good(const std::string& event) {
   DecodedBatch out;

@@ -50,8 +50,8 @@ struct StoredEvent {
 
   std::vector<EventHash> block_hashes;
   std::optional<EventHash> parent_block_hash;
-  std::vector<TokenId> token_ids;
-  std::uint32_t block_size = 0;  ///< tokens
+  std::vector<TokenId> token_ids;  ///< of pairs, the first ones
+  std::uint32_t block_size = 0;    ///< tokens
   std::optional<std::int64_t> lora_id;
   std::optional<std::string> medium;  ///< none: GPU
   std::optional<std::string> lora_name;
