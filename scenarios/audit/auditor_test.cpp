@@ -220,6 +220,14 @@ TEST(Auditor, FindsMalformedPayloadsOnce) {
             Names{"malformed"});
 }
 
+TEST(Auditor, ShowsNoControlCharactersOfAPublisher) {
+  Engine engine;
+  engine.send({Pack().list(1).text("Moved\x1b[2J\n\x7f").done()});
+  EXPECT_EQ(engine.found(), Names{"malformed"});
+  const std::string text = engine.auditor.findings().kept().front().to_text();
+  EXPECT_NE(text.find("an event 'Moved\\x1b[2J\\x0a\\x7f' at byte 11"), std::string::npos) << text;
+}
+
 TEST(Auditor, FindsCountsThatDoNotFit) {
   StoredText text = prompt().text(0, 2);
   text.tokens.pop_back();

@@ -351,6 +351,7 @@ class BatchDecoder {
         out_.unknown_fields += is_rank ? 0 : 1;
         continue;
       }
+      if (is_rank) reader_.problem().expected = "data_parallel_rank: " + reader_.problem().expected;
       out_.problems.push_back(reader_.problem());
       return true;
     }

@@ -154,6 +154,7 @@ TEST(Decode, ReadsABatchWithOtherFieldsOfItsOwn) {
   ASSERT_TRUE(decode(batch(3, "\x07", text), out));
   ASSERT_EQ(out.problems.size(), 1U);
   EXPECT_EQ(out.problems[0].found, "a text of 5 bytes");
+  EXPECT_EQ(out.problems[0].expected, "data_parallel_rank: an integer of 32 bits");
   EXPECT_EQ(out.batch.events.size(), 1U);
   EXPECT_FALSE(out.batch.data_parallel_rank);
   // More after the end, and no time.

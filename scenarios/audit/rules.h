@@ -57,6 +57,10 @@ inline constexpr std::array<RuleText, 14> kRules = {{
 
 inline const RuleText& text_of(Rule rule) { return kRules[static_cast<std::size_t>(rule)]; }
 
+/// With control characters as \xNN: topics and names of events come from the network and go to a
+/// terminal.
+std::string on_one_line(std::string_view text);
+
 /// An event, or with kNoEvent a message, of a stream.
 struct EventRef {
   static constexpr std::uint32_t kNoEvent = 0xFFFF'FFFF;
@@ -84,6 +88,7 @@ struct Finding {
   std::uint64_t until = 0;
 
   /// "audit.4 removed_never_stored: tcp://a:1 rank 0, message 7, event 0: found ..., expected ...".
+  /// One line, whatever the publisher sent.
   std::string to_text() const;
 };
 
