@@ -324,6 +324,7 @@ int replay_command(const ReplayCommandOptions& options) {
                  options.publish.publisher.endpoint.c_str());
     return exit_code::kCannotRun;
   }
+  make_out_folder(options.out_folder);
   if (options.target == kReplayScheduler) return replay_scheduler(options);
   if (options.target == kReplayOffload) return replay_offload(options);
   if (options.target == kReplayEngine) return replay_engine(options);

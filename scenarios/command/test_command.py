@@ -702,6 +702,13 @@ class Replay(Command):
         done = self.expect(DISAGREEMENT, "replay", str(EXCERPT), "--gpu-blocks", "1000", "--requests", "50",
                            "--planted-bug", "free_reverses_list")
         self.expect(DISAGREEMENT, *done.stdout.splitlines()[-1].split()[2:])
+        self.expect(DISAGREEMENT, "replay", str(EXCERPT), "--gpu-blocks", "1000", "--requests", "50", "--quiet",
+                    "--planted-bug", "free_reverses_list", "--out", "a/new/folder")
+        self.assertTrue(list((self.folder / "a/new/folder").glob("*.shrunk.kvs")))
+
+    def test_a_number_that_must_be_positive(self):
+        done = self.expect(BAD_INPUT, "replay", str(EXCERPT), "--gpu-blocks", "0")
+        self.assertIn("--gpu-blocks: found 0, expected more than 0\n", done.stderr)
 
     def test_figures_and_pictures(self):
         self.expect(AGREE, "replay", str(EXCERPT), "--only", "optimized", "--csv", "a.csv", "--svg", "a.svg")
