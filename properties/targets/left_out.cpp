@@ -134,6 +134,13 @@ const LeftOutRow kRefused[] = {
     {"missing", "tiers beside NIXL", "not modelled", "",
      "config connectors=[(multi children=[(nixl) (offloading spec_name=TieringOffloadingSpec "
      "num_tiers=1)])] engines=2 profile=v0.23\n"},
+    {"missing", "a request id that is used again when its request is gone",
+     "not modelled: upstream's front end makes each id unique, unless "
+     "VLLM_DISABLE_REQUEST_ID_RANDOMIZATION is set; so nothing checks what a connector keeps under "
+     "a name for too long",
+     "",
+     "config assembly=scheduler\nadd_request id=A tokens=[1]\nfinish_requests requests=[A]\n"
+     "schedule\nupdate\nadd_request id=A tokens=[1]\n"},
     {"missing", "a forward of several layers, with loads and saves during its layers",
      "no connector with a device waits for a layer: upstream's leave wait_for_layer_load and "
      "save_kv_layer empty; a race with a forward is found whatever its layers",
