@@ -1,12 +1,17 @@
 // Goal: both sides agree also without a rule that every profile has, which no campaign switches
 // off. Method: campaigns of both targets with a cache policy, with that rule pinned.
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "properties/core/campaign_test_support.h"
+#include "properties/eviction/keys.h"
 #include "scenarios/targets/targets.h"
 
 namespace kvfence {
@@ -33,6 +38,24 @@ TEST(WithoutARule, EvictionLooksIntoT1AsALastResort) {
 
 TEST(WithoutARule, OffloadLooksIntoT1AsALastResort) {
   expect_t1_searched_as_a_last_resort(offload_sides());
+}
+
+// Mistakes beyond the first keys of a list show in no short one.
+TEST(DrawnKeys, ListsAreNowAndThenAsLongAsThoseOfRequests) {
+  const eviction::DrawnKeys keys(10);
+  const std::vector<std::uint32_t> held = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  Choices choices = Choices::from_seed(1);
+  std::size_t length_max = 0;
+  std::size_t num_different_max = 0;
+  for (int count = 0; count < 10'000; ++count) {
+    std::vector<std::uint32_t> drawn = keys.some_of(held, 3, choices);
+    length_max = std::max(length_max, drawn.size());
+    std::ranges::sort(drawn);
+    drawn.erase(std::unique(drawn.begin(), drawn.end()), drawn.end());
+    num_different_max = std::max(num_different_max, drawn.size());
+  }
+  EXPECT_EQ(length_max, 12U);
+  EXPECT_GE(num_different_max, 9U);
 }
 
 }  // namespace

@@ -60,11 +60,13 @@ class DrawnKeys {
     return key;
   }
 
-  /// Up to `most` of these, in some order, mostly each once.
+  /// Up to `most` of these, in some order, mostly each once. Now and then the list is as long as
+  /// that of a whole request, with repeats.
   std::vector<std::uint32_t> some_of(const std::vector<std::uint32_t>& keys, std::uint32_t most,
                                      Choices& choices) const {
-    const std::uint32_t length = 1 + skewed(choices, most);
+    std::uint32_t length = 1 + skewed(choices, most);
     const bool may_repeat = choices.once_in(6);
+    if (may_repeat && length == most) length = 4 * most;
     std::vector<std::uint32_t> drawn;
     for (std::uint32_t count = 0; count < length; ++count) {
       const std::uint32_t key = one_of(keys, choices);

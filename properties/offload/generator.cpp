@@ -1,6 +1,7 @@
 /// Draws configurations and commands for target offload: few slots, runs of keys as requests have
 /// them, swarm weights, and arguments that mostly fit the state that the manager shows.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -109,7 +110,9 @@ class Generator final : public GeneratorFor<OffloadTarget> {
 
   /// The keys of a request: consecutive ones.
   std::vector<std::uint32_t> draw_run(Choices& choices) const {
-    const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
+    std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
+    // Longer than what a lookup prefetches ahead.
+    if (length == 5) length = std::min(16U, keys_.num_keys());
     const std::uint32_t first = keys_.any(choices);
     Keys keys;
     for (std::uint32_t at = 0; at < length; ++at) keys.push_back((first + at) % keys_.num_keys());
