@@ -708,7 +708,7 @@ class Replay(Command):
 
     def test_a_number_that_must_be_positive(self):
         done = self.expect(BAD_INPUT, "replay", str(EXCERPT), "--gpu-blocks", "0")
-        self.assertIn("--gpu-blocks: found 0, expected more than 0\n", done.stderr)
+        self.assertIn("--gpu-blocks: found '0', expected more than 0\n", done.stderr)
 
     def test_figures_and_pictures(self):
         self.expect(AGREE, "replay", str(EXCERPT), "--only", "optimized", "--csv", "a.csv", "--svg", "a.svg")
