@@ -8,7 +8,9 @@
 /// async_scheduler.py, request_queue.py, utils.py, v1/request.py.
 ///
 /// Not modelled: encoder inputs, streaming sessions, pooling, the limit on LoRA adapters,
-/// structured output beyond waiting for its grammar.
+/// structured output beyond waiting for its grammar, stops at repetitions, context parallelism,
+/// DFlash (a lookahead slot more), and steps for the second model runner (use_v2_model_runner),
+/// which list resumed requests as new ones and, with pipeline stages, keep decodes apart.
 ///
 /// Common to all operations:
 ///   - A refused operation changes nothing, its outputs included. Codes are checked in the order
@@ -91,8 +93,8 @@ struct SchedulerConfig : SchedulerSettings {
 /// max_concurrent_batches is 1 or 2 (with more, outputs of a preempted request arrive after it
 /// resumed, which upstream does not distinguish), and 1 with drafts but without asynchronous
 /// scheduling (upstream plans a negative number of tokens); no cross attention, which needs an
-/// encoder; Mamba align goes without a connector (upstream asserts) and with a budget and threshold
-/// of at least its block size.
+/// encoder; Mamba align goes without a connector (v0.19.0 asserts; not modelled for v0.23.0) and
+/// with a budget and threshold of at least its block size.
 std::optional<std::string> check_config(const SchedulerConfig& config, bool has_connector);
 
 /// What a client asks for besides a prompt.
