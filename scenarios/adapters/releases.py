@@ -57,6 +57,9 @@ def find_release(version: Optional[str], folder: Optional[str] = None) -> Releas
 
     version None takes what the folder has. Raises ReleaseNotFound.
     """
+    if not __debug__:
+        # The adapter requires upstream's own refusals, which are assertions.
+        raise ReleaseNotFound("Python runs without assertions, expected neither -O nor PYTHONOPTIMIZE")
     if sys.version_info < PYTHON_MIN:
         raise ReleaseNotFound("vLLM needs Python {}.{} or later".format(*PYTHON_MIN))
     if folder is not None:

@@ -1109,6 +1109,11 @@ class Release(Story):
         self.check_story("vllm.py", self.profile)
         self.check_story("vllm.py", self.profile, "--release", RELEASE_OF_PROFILE[self.profile])
 
+    def test_without_assertions(self):
+        replies = self.ask("target block_pool", f"config profile={self.profile}",
+                           environment={**os.environ, "PYTHONOPTIMIZE": "1"})
+        self.assertEqual([list(reply) for reply in replies], [["unsupported"]] * 2)
+
     def test_environment(self):
         """Whichever model runner the environment asks for."""
         replies = self.ask(
