@@ -625,7 +625,7 @@ class Explain(Command):
         text = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "preempted_stores_not_flushed",
                            "--html", "a.html", "--trace", "a.json").stdout
         self.assertIn("! race 1  store 1 (store stream) reads GPU", text)
-        self.assertIn("    ! token    C says ", text)
+        self.assertIn("    ! token    C generates ", text)
         ElementTree.fromstring((self.folder / "a.html").read_text().split("\n", 1)[1])
         events = json.loads((self.folder / "a.json").read_text())["traceEvents"]
         self.assertEqual({event["ph"] for event in events if event.get("cat") == "race"}, {"s", "f"})
