@@ -297,13 +297,15 @@ std::string to_json(const Report& report) {
                    nlohmann::ordered_json::error_handler_t::replace);
 }
 
-std::string to_junit(const std::vector<Report>& reports) {
+std::string to_junit(const std::vector<Report>& reports, const std::vector<NotRun>& not_run) {
   double seconds = 0;
   for (const Report& report : reports) seconds += report.seconds;
   const auto num_failures = std::ranges::count(reports, false, &Report::passed);
-  const std::string totals = xml_attribute("tests", std::to_string(reports.size())) +
-                             xml_attribute("failures", std::to_string(num_failures)) +
-                             xml_attribute("time", plain_number(seconds));
+  const std::string totals =
+      xml_attribute("tests", std::to_string(reports.size() + not_run.size())) +
+      xml_attribute("failures", std::to_string(num_failures)) +
+      xml_attribute("errors", std::to_string(not_run.size())) +
+      xml_attribute("time", plain_number(seconds));
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites" + totals + ">\n";
   out += "  <testsuite" + xml_attribute("name", "kvfence") + totals + ">\n";
   for (const Report& report : reports) {
@@ -320,6 +322,10 @@ std::string to_junit(const std::vector<Report>& reports) {
     out += ">\n      <failure" + xml_attribute("message", headline(report)) +
            xml_attribute("type", type) + ">" + escape_xml(to_text(report)) +
            "</failure>\n    </testcase>\n";
+  }
+  for (const auto& [source, why] : not_run) {
+    out += "    <testcase" + xml_attribute("classname", "kvfence") + xml_attribute("name", source) +
+           ">\n      <error" + xml_attribute("message", why) + "/>\n    </testcase>\n";
   }
   return out + "  </testsuite>\n</testsuites>\n";
 }

@@ -68,8 +68,14 @@ std::string to_text(const Report& report);
 /// become U+FFFD.
 std::string to_json(const Report& report);
 
-/// A JUnit XML file: one suite, one test case per report. Bytes outside printable ASCII become
-/// `\xHH`.
-std::string to_junit(const std::vector<Report>& reports);
+/// What could not be run, and why.
+struct NotRun {
+  std::string source;
+  std::string why;
+};
+
+/// A JUnit XML file: one suite, one test case per report and per source that was not run, which is
+/// an error. Bytes outside printable ASCII become `\xHH`.
+std::string to_junit(const std::vector<Report>& reports, const std::vector<NotRun>& not_run = {});
 
 }  // namespace kvfence

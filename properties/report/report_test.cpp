@@ -231,10 +231,10 @@ TEST(ReportJunit, HoldsSeveralReports) {
   failed.source = "a<b>&\"c\".kvs";
   failed.reach = {{"eviction", 0, 1}};
 
-  EXPECT_EQ(to_junit({agreement(), failed}),
+  EXPECT_EQ(to_junit({agreement(), failed}, {{"d.kvs", "d.kvs: found none"}}),
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-            "<testsuites tests=\"2\" failures=\"1\" time=\"0.5\">\n"
-            "  <testsuite name=\"kvfence\" tests=\"2\" failures=\"1\" time=\"0.5\">\n"
+            "<testsuites tests=\"3\" failures=\"1\" errors=\"1\" time=\"0.5\">\n"
+            "  <testsuite name=\"kvfence\" tests=\"3\" failures=\"1\" errors=\"1\" time=\"0.5\">\n"
             "    <testcase classname=\"kvfence.block_pool\" name=\"random, seed 7\""
             " time=\"0.25\"/>\n"
             "    <testcase classname=\"kvfence.block_pool\""
@@ -246,6 +246,9 @@ TEST(ReportJunit, HoldsSeveralReports) {
             "  reached    0 of 1 situation\n"
             "  MISSED     eviction, 0 times, at least 1 wanted\n"
             "</failure>\n"
+            "    </testcase>\n"
+            "    <testcase classname=\"kvfence\" name=\"d.kvs\">\n"
+            "      <error message=\"d.kvs: found none\"/>\n"
             "    </testcase>\n"
             "  </testsuite>\n"
             "</testsuites>\n");

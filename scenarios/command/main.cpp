@@ -669,8 +669,8 @@ class CommandLine {
                   "record the answers to these commands (without it: random episodes)");
     options.with_default("--target", record_.target, "target of random episodes");
     options.value("--out", record_.out,
-                  "output file (.kvs, or .kvs.gz compressed); for random episodes a folder, or a "
-                  "file of all");
+                  "output file (.kvs, or .kvs.gz compressed; default: FILE itself); for random "
+                  "episodes a folder, or a file of all");
     options.with_default("--seed", record_.record.seed, "seed of random episodes");
     options.positive("--episodes", record_.record.episodes, "number of random episodes");
     options.value("--episode", record_.record.episode, "only this episode, of the seed or of FILE");

@@ -82,9 +82,10 @@ bool write_if_asked(const std::string& path, const std::string& text) {
   return !problem;
 }
 
-bool write_junit(const std::vector<Report>& reports, const OutputOptions& output) {
+bool write_junit(const std::vector<Report>& reports, const OutputOptions& output,
+                 const std::vector<NotRun>& not_run) {
   if (output.junit_file.empty()) return true;
-  const std::optional<std::string> problem = write_file(output.junit_file, to_junit(reports));
+  const auto problem = write_file(output.junit_file, to_junit(reports, not_run));
   if (problem) std::fprintf(stderr, "kvfence: --junit: %s\n", problem->c_str());
   return !problem;
 }

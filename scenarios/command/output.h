@@ -64,6 +64,7 @@ bool save_failure(Report& report, const std::string& path, const Subject& subjec
 bool write_if_asked(const std::string& path, const std::string& text);
 
 /// Writes the JUnit file if one is asked for; false, with a message on stderr, on failure.
-bool write_junit(const std::vector<Report>& reports, const OutputOptions& output);
+bool write_junit(const std::vector<Report>& reports, const OutputOptions& output,
+                 const std::vector<NotRun>& not_run = {});
 
 }  // namespace kvfence

@@ -31,7 +31,7 @@ int run_command(const RunCommandOptions& options) {
 
   Progress progress("files", options.output.quiet);
   std::vector<Report> reports;
-  std::vector<std::string> errors;  // of files that were not run
+  std::vector<NotRun> not_run;
   int exit_code = exit_code::kAgree;
   std::uint64_t num_commands = 0;
   std::size_t num_disagreements = 0;
@@ -40,15 +40,15 @@ int run_command(const RunCommandOptions& options) {
     const Parsed<LoadedScenario> loaded = load_scenario(file, options.check.episode);
     if (!loaded) {
       progress.clear();
-      errors.push_back(loaded.error().to_text());
-      exit_code = worse(exit_code, bad_input(errors.back()));
+      not_run.push_back({file, loaded.error().to_text()});
+      exit_code = worse(exit_code, bad_input(not_run.back().why));
       continue;
     }
     Outcome outcome = loaded->target->run(loaded->document, file, options.subject, options.check);
     exit_code = worse(exit_code, outcome.exit_code);
     progress.clear();
     if (outcome.exit_code > exit_code::kDisagreement) {
-      errors.push_back(outcome.message);
+      not_run.push_back({file, outcome.message});
       std::fprintf(stderr, "kvfence: %s\n", outcome.message.c_str());
       continue;
     }
@@ -74,9 +74,10 @@ int run_command(const RunCommandOptions& options) {
     }
     reports.push_back(std::move(report));
   }
-  if (!write_junit(reports, options.output)) exit_code = worse(exit_code, exit_code::kBadInput);
+  if (!write_junit(reports, options.output, not_run))
+    exit_code = worse(exit_code, exit_code::kBadInput);
 
-  std::size_t num_failed = files.size() - reports.size();
+  std::size_t num_failed = not_run.size();
   for (const Report& report : reports) num_failed += report.passed() ? 0 : 1;
   if (options.output.json) {
     nlohmann::ordered_json object = {{"files", files.size()},
@@ -84,8 +85,9 @@ int run_command(const RunCommandOptions& options) {
                                      {"commands", num_commands},
                                      {"disagreements", num_disagreements},
                                      {"seconds", progress.seconds()},
-                                     {"errors", errors},
+                                     {"errors", nlohmann::ordered_json::array()},
                                      {"reports", nlohmann::ordered_json::array()}};
+    for (const NotRun& each : not_run) object["errors"].push_back(each.why);
     for (const Report& report : reports) {
       object["reports"].push_back(nlohmann::ordered_json::parse(to_json(report)));
     }

@@ -442,12 +442,16 @@ class Run(Command):
             self.assertIn(words, self.expect(BAD_INPUT, "run", "a.kvs").stderr, lines)
         self.assertIn("No such file", self.expect(BAD_INPUT, "run", "gone.kvs").stderr)
 
-    def test_json_names_what_was_not_run(self):
+    def test_reports_name_what_was_not_run(self):
         self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
         (self.folder / "b.kvs").write_bytes(b"target \xff\n")
-        result = self.json_of(BAD_INPUT, "run", "a.kvs", "b.kvs", "gone.kvs")
+        result = self.json_of(BAD_INPUT, "run", "a.kvs", "b.kvs", "gone.kvs", "--junit", "out.xml")
         self.assertEqual([error.split(":")[0] for error in result["errors"]], ["b.kvs", "gone.kvs"])
         self.assertEqual((result["files"], result["failed"], len(result["reports"])), (3, 2, 1))
+        root = ElementTree.parse(self.folder / "out.xml").getroot()
+        self.assertEqual((root.get("tests"), root.get("failures"), root.get("errors")), ("3", "0", "2"))
+        self.assertEqual([case.get("name") for case in root.iter("testcase") if case.find("error") is not None],
+                         ["b.kvs", "gone.kvs"])
 
 
 class Shrink(Command):
@@ -1086,9 +1090,9 @@ class Audit(Command):
         live = ("audit", "--endpoint", "tcp://127.0.0.1:1", "--for", "0.01")
         done = self.expect(BAD_INPUT, *live, "--replay-endpoint", "nowhere")
         self.assertIn("--replay-endpoint: found 'nowhere'", done.stderr)
-        idle = self.expect(AGREE, *live)
-        self.assertIn("tcp://127.0.0.1:1: no message arrived\n", idle.stdout)
-        both = self.json_of(AGREE, *live, "--endpoint", "tcp://127.0.0.1:2")
+        idle = self.expect(CANNOT_RUN, *live)
+        self.assertIn("tcp://127.0.0.1:1: no message arrived\nnothing checked: 0 events", idle.stdout)
+        both = self.json_of(CANNOT_RUN, *live, "--endpoint", "tcp://127.0.0.1:2")
         self.assertEqual(both["source"], "tcp://127.0.0.1:1, tcp://127.0.0.1:2")
 
     def test_live_with_figures(self):
@@ -1103,7 +1107,7 @@ class Audit(Command):
             self.assertIn("# TYPE kvfence_audit_blocks gauge", figures)
             self.assertIn('kvfence_audit_findings_total{rule="lost"} 0.0', figures)
             live.terminate()
-            self.assertEqual(live.wait(timeout=30), AGREE)
+            self.assertEqual(live.wait(timeout=30), CANNOT_RUN)
 
     def test_a_publisher_that_exits_and_returns(self):
         os.mkfifo(self.folder / "live.kva")
