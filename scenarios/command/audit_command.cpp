@@ -406,7 +406,7 @@ int audit_command(const AuditCommandOptions& command_line) {
   if (options.output.json) {
     Json json = to_json(auditor, source, seconds, shown);
     if (cut) json["cut"] = *cut;
-    std::printf("%s\n", json.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
+    print_json(json);
   } else {
     print_text(options, auditor, seconds, shown);
   }

@@ -11,7 +11,6 @@
 #include "scenarios/command/interrupt.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/progress.h"
-#include "scenarios/command/shell_word.h"
 
 namespace kvfence {
 namespace {
@@ -21,19 +20,15 @@ constexpr int kInterrupted = 128;
 
 /// The line that draws the commands of the failing episode again.
 std::string check_again(const CheckOptions& options, const Report& report) {
-  std::string text = "kvfence check --target " + report.target + " --seed " +
-                     std::to_string(report.seed) + " --episode " + std::to_string(report.episode) +
-                     " --episode-commands " + std::to_string(options.episode_commands);
+  std::string bounds = " --episode " + std::to_string(report.episode) + " --episode-commands " +
+                       std::to_string(options.episode_commands);
   if (options.commands_max && *options.commands_max != UINT64_MAX) {
     const std::uint64_t first = options.episode.value_or(0);
     const std::uint64_t before =
         commands_of_episodes(first, report.episode - first, options.episode_commands);
-    text += " --commands " + std::to_string(*options.commands_max - before);
+    bounds += " --commands " + std::to_string(*options.commands_max - before);
   }
-  for (const Field& field : options.config_overrides) {
-    text += " --config " + shell_word(field.key + "=" + print(field.value));
-  }
-  return text;
+  return check_line(report.target, options, bounds);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "properties/core/campaign.h"
 #include "properties/core/lockstep.h"
 #include "scenarios/command/interrupt.h"
+#include "scenarios/command/output.h"
 #include "scenarios/command/shell_word.h"
 
 namespace kvfence {
@@ -250,15 +251,12 @@ class Checker {
       report.reproduce = "kvfence run " + shell_argument(options_.scenario_file);
       return;
     }
-    report.reproduce =
-        "kvfence check --target " + std::string(target_.name) + " --seed " +
-        std::to_string(options_.seed) + " --jobs 1 --commands " +
+    std::string bounds =
+        " --jobs 1 --commands " +
         std::to_string(commands_before(report.episode) + report.divergence->step + 1) +
         " --episode-commands " + std::to_string(options_.episode_commands);
-    if (options_.episode) report.reproduce += " --episode " + std::to_string(*options_.episode);
-    for (const Field& field : options_.config_overrides) {
-      report.reproduce += " --config " + shell_word(field.key + "=" + print(field.value));
-    }
+    if (options_.episode) bounds += " --episode " + std::to_string(*options_.episode);
+    report.reproduce = check_line(target_.name, options_, bounds);
   }
 
   std::uint64_t commands_before(std::uint64_t episode) const {
@@ -305,7 +303,7 @@ class Checker {
   // ---- Shrinking ----
 
   /// Shrinks the failure, if the options say so. What is reported fails by itself, unless it needs
-  /// what earlier episodes left behind, as in a child whose `config` forgets a table.
+  /// what earlier episodes changed, as in a child that keeps a table across its `config`.
   void settle(Outcome& outcome) {
     if (!reproduces_alone_) return;
     const bool is_crash = outcome.report.divergence->oracle == kCrash;

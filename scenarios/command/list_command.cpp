@@ -128,7 +128,7 @@ int list_command(const ListCommandOptions& options) {
       }
     }
   }
-  if (options.output.json) std::printf("%s\n", object.dump().c_str());
+  if (options.output.json) print_json(object);
   return exit_code::kAgree;
 }
 

@@ -39,9 +39,14 @@ int bad_input(const std::string& message) {
   return exit_code::kBadInput;
 }
 
+void print_json(const nlohmann::ordered_json& object) {
+  const std::string text =
+      object.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace);
+  std::printf("%s\n", text.c_str());
+}
+
 void print_error_json(const std::string& message, int exit_code) {
-  const nlohmann::ordered_json object = {{"error", message}, {"exit_code", exit_code}};
-  std::printf("%s\n", object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).c_str());
+  print_json({{"error", message}, {"exit_code", exit_code}});
 }
 
 int with_stdout_written(int exit_code) {
@@ -61,6 +66,16 @@ std::string arguments_again(const Report& report, const Subject& subject) {
   std::string text = subject.arguments();
   if (!text.empty()) text.insert(0, " ");
   if (report.oracles != Oracles{}) text += " --oracles " + to_text(report.oracles);
+  return text;
+}
+
+std::string check_line(std::string_view target, const CheckOptions& options,
+                       const std::string& bounds) {
+  std::string text = "kvfence check --target " + std::string(target) + " --seed " +
+                     std::to_string(options.seed) + bounds;
+  for (const Field& field : options.config_overrides) {
+    text += " --config " + shell_word(field.key + "=" + print(field.value));
+  }
   return text;
 }
 

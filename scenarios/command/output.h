@@ -3,9 +3,11 @@
 /// The output of every command: text or JSON on stdout, messages on stderr, JUnit into a file.
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +43,9 @@ int exit_code_of(const std::function<int()>& command, bool json);
 /// `kvfence: message` on stderr; returns exit_code::kBadInput.
 int bad_input(const std::string& message);
 
+/// On one line of stdout. Bytes that are not UTF-8 become U+FFFD.
+void print_json(const nlohmann::ordered_json& object);
+
 /// `{"error": ..., "exit_code": ...}` on stdout: of a command with --json that has no report.
 void print_error_json(const std::string& message, int exit_code);
 
@@ -53,6 +58,10 @@ int without_report(const Outcome& outcome, const OutputOptions& output);
 
 /// The options after the file in a command line that reproduces: "" or " --planted-bug X".
 std::string arguments_again(const Report& report, const Subject& subject);
+
+/// The line that draws the commands of a check again; `bounds` are the options that say which.
+std::string check_line(std::string_view target, const CheckOptions& options,
+                       const std::string& bounds);
 
 /// Writes a failing report's scenario to `path`, with the failure in its first lines, and names the
 /// file in report.reproduce; false, with a message on stderr, if that cannot be done. `otherwise`

@@ -108,7 +108,7 @@ int planted_bugs_command(const PlantedBugsCommandOptions& options) {
                                            {"caught", num_caught},
                                            {"seconds", progress.seconds()},
                                            {"rows", rows}};
-    std::printf("%s\n", object.dump().c_str());
+    print_json(object);
   } else {
     print_table(table, options.markdown);
     std::printf(

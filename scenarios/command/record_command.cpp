@@ -21,10 +21,7 @@ int finish(const Outcome& outcome, const std::optional<std::string>& problem,
   if (problem) throw BadInput(*problem);
   const std::uint64_t commands = outcome.report.commands;
   if (output.json) {
-    const nlohmann::ordered_json object = {
-        {"out", path}, {"traces", num_traces.value_or(1)}, {"commands", commands}};
-    std::printf("%s\n",
-                object.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).c_str());
+    print_json({{"out", path}, {"traces", num_traces.value_or(1)}, {"commands", commands}});
     return exit_code::kAgree;
   }
   const std::string what = num_traces ? with_thousands(*num_traces) + " traces" : "recorded";

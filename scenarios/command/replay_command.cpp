@@ -132,7 +132,7 @@ int show_replay(const ReplayCommandOptions& options, const Report& report,
   if (options.output.json) {
     Json object = Json::parse(to_json(report));
     object.update(Json::parse(findings.json));
-    std::printf("%s\n", object.dump().c_str());
+    print_json(object);
   } else {
     if (report.disagreements == 0) std::printf("%s", findings.text.c_str());
     std::printf("%s", to_text(report).c_str());
@@ -186,7 +186,7 @@ int replay_curve(const ReplayCommandOptions& options, const Sides& sides,
     if (point.result.divergence) object["disagreements"] = 1;
   }
   if (options.output.json) {
-    std::printf("%s\n", object.dump().c_str());
+    print_json(object);
   } else {
     std::printf("%s", to_table(curve, totals).c_str());
   }

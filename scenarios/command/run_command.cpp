@@ -74,8 +74,9 @@ int run_command(const RunCommandOptions& options) {
     }
     reports.push_back(std::move(report));
   }
-  if (!write_junit(reports, options.output, not_run))
+  if (!write_junit(reports, options.output, not_run)) {
     exit_code = worse(exit_code, exit_code::kBadInput);
+  }
 
   std::size_t num_failed = not_run.size();
   for (const Report& report : reports) num_failed += report.passed() ? 0 : 1;
@@ -91,9 +92,7 @@ int run_command(const RunCommandOptions& options) {
     for (const Report& report : reports) {
       object["reports"].push_back(nlohmann::ordered_json::parse(to_json(report)));
     }
-    std::printf(
-        "%s\n",
-        object.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace).c_str());
+    print_json(object);
   } else if (files.size() > 1) {
     std::printf("%zu files, %zu failed, %s commands\n", files.size(), num_failed,
                 with_thousands(num_commands).c_str());

@@ -21,8 +21,7 @@ int shrink_command(const ShrinkCommandOptions& options) {
   if (!report.divergence) {
     throw BadInput(
         options.file + ": found both sides in agreement, expected a scenario that fails" +
-        (options.subject.arguments().empty() ? " (was it found with --planted-bug or --sut?)"
-                                             : ""));
+        (options.subject.option().empty() ? " (was it found with --planted-bug or --sut?)" : ""));
   }
   const std::string path = options.out_file.empty() ? shrunk_path(options.file) : options.out_file;
   const bool is_written =

@@ -87,20 +87,25 @@ std::string part_name(std::string_view target, std::string_view assembly) {
 
 }  // namespace
 
+std::string Subject::option() const {
+  if (!sut_command.empty()) return "--sut " + shell_word(sut_command);
+  if (!connector_library.empty()) return "--connector-library " + shell_word(connector_library);
+  return planted_bug.empty() ? "" : "--planted-bug " + planted_bug;
+}
+
 std::string Subject::arguments() const {
-  std::string text;
-  if (!sut_command.empty()) text = " --sut " + shell_word(sut_command);
-  if (!connector_library.empty()) text = " --connector-library " + shell_word(connector_library);
-  if (!planted_bug.empty()) text = " --planted-bug " + planted_bug;
-  // A timeout, or memory that ran out, is found again under the same limit alone.
   const Subject defaults;
+  std::vector<std::string> all;
+  if (const std::string named = option(); !named.empty()) all.push_back(named);
   if (timeout_seconds != defaults.timeout_seconds) {
     std::ostringstream seconds;
     seconds << timeout_seconds;
-    text += " --timeout " + seconds.str();
+    all.push_back("--timeout " + seconds.str());
   }
-  if (memory_mib != defaults.memory_mib) text += " --memory-limit " + std::to_string(memory_mib);
-  return text.empty() ? text : text.substr(1);
+  if (memory_mib != defaults.memory_mib) {
+    all.push_back("--memory-limit " + std::to_string(memory_mib));
+  }
+  return joined(all, " ");
 }
 
 // ---- The two sides of a run ----
@@ -324,7 +329,7 @@ class TargetTools::Recorder {
     digest_.reset();
     scenario.digests.reset();
     if (auto failure = pair_.actual->reset(setup)) return failure;
-    form_ = {{}, options_.sparse_state, options_.subject.arguments()};
+    form_ = {{}, options_.sparse_state, options_.subject.option()};
     if (auto described = pair_.actual->described()) {
       form_.members = std::move(described->reported);
     } else {

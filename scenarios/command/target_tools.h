@@ -27,8 +27,11 @@ struct Subject {
   double timeout_seconds = 10;  ///< limit of a child's time to answer, or of one command's CPU time
   std::uint64_t memory_mib = 4096;  ///< of a process that checks; 0: no limit
 
-  /// As an option of a command line that reproduces: "", "--planted-bug X", "--sut 'Y'",
+  /// The option that names the implementation: "", "--planted-bug X", "--sut 'Y'",
   /// "--connector-library 'Z'".
+  std::string option() const;
+  /// All options of a line that reproduces: that one, and limits that are not the defaults. A
+  /// timeout, or memory that ran out, is found again under the same limit alone.
   std::string arguments() const;
 };
 

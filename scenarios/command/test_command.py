@@ -455,6 +455,12 @@ class Run(Command):
 
 
 class Shrink(Command):
+    def test_asks_for_the_side_that_failed(self):
+        self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
+        for limits in ((), ("--timeout", "5")):
+            self.assertIn("(was it found with --planted-bug or --sut?)",
+                          self.expect(BAD_INPUT, "shrink", "a.kvs", *limits).stderr)
+
     def test_makes_a_failing_scenario_small(self):
         self.expect(DISAGREEMENT, "check", "--target", "block_pool", "--planted-bug", BUG, "--commands", "9999",
                     "--no-shrink")
@@ -713,6 +719,12 @@ class Replay(Command):
     def test_a_number_that_must_be_positive(self):
         done = self.expect(BAD_INPUT, "replay", str(EXCERPT), "--gpu-blocks", "0")
         self.assertIn("--gpu-blocks: found '0', expected more than 0\n", done.stderr)
+
+    def test_options_that_exclude_each_other_and_bounds(self):
+        for arguments, words in (
+                (("--curve", "100", "--lockstep"), "excludes"), (("--curve", "100", "--gpu-blocks", "9"), "excludes"),
+                (("--target", "scheduler", "--spec", "1025"), "--spec: found '1025', expected at most 1024")):
+            self.assertIn(words, self.expect(BAD_INPUT, "replay", str(EXCERPT), *arguments).stderr, arguments)
 
     def test_figures_and_pictures(self):
         self.expect(AGREE, "replay", str(EXCERPT), "--only", "optimized", "--csv", "a.csv", "--svg", "a.svg")
