@@ -131,8 +131,11 @@ Parsed<Report> run_random(const Checks& checks, Implementation& expected, Implem
 
 Parsed<std::vector<Field>> fields_of(std::string_view text, std::string_view file) {
   Parsed<Line> line = parse_line("config " + std::string(text), file);
-  if (!line) return line.error();
-  if (!line->subject.empty() || line->expectation || line->fields.empty()) {
+  // Places would be in the line that is made here, not in the text.
+  if (!line) return InputError{std::string(file), {}, line.error().found, line.error().expected};
+  for (Field& field : line->fields) field.position = {};
+  if (!line->subject.empty() || line->expectation || !line->comment.empty() ||
+      line->fields.empty()) {
     return InputError{std::string(file), {}, "'" + std::string(text) + "'", "key=value"};
   }
   return std::move(line->fields);

@@ -175,14 +175,10 @@ class Options {
   Restricted* all_ = nullptr;
 };
 
-/// `key=value ...` as on a config line.
+/// `key=value ...` as on a config line, each key once.
 std::vector<Field> overrides_of(const std::vector<std::string>& texts) {
-  std::vector<Field> overrides;
-  for (const std::string& text : texts) {
-    const std::vector<Field> fields = required(fields_of(text, "--config"));
-    overrides.insert(overrides.end(), fields.begin(), fields.end());
-  }
-  return overrides;
+  if (texts.empty()) return {};
+  return required(fields_of(joined(texts, " "), "--config"));
 }
 
 /// The options of `replay`.
