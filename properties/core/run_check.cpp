@@ -1,7 +1,10 @@
 #include "properties/core/run_check.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "properties/core/campaign.h"
@@ -18,6 +21,38 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+/// The first check under way in this process that nobody watches from another one.
+std::atomic<const CheckOptions*> guarded{nullptr};
+
+/// A component that calls exit(0) must not end the program as if it had passed.
+class ExitGuard {
+ public:
+  explicit ExitGuard(const CheckOptions& options) {
+    static const int kIsRefused = std::atexit(fail);
+    const CheckOptions* none = nullptr;
+    is_first_ = kIsRefused == 0 && guarded.compare_exchange_strong(none, &options);
+  }
+  ~ExitGuard() {
+    if (is_first_) guarded = nullptr;
+  }
+  ExitGuard(const ExitGuard&) = delete;
+  ExitGuard& operator=(const ExitGuard&) = delete;
+
+ private:
+  static void fail() {
+    const CheckOptions* const options = guarded;
+    if (options == nullptr) return;
+    std::fflush(nullptr);
+    std::fprintf(stderr,
+                 "kvfence: exit() was called during a check; reproduce: seed %llu, episode %llu\n",
+                 static_cast<unsigned long long>(options->seed),
+                 static_cast<unsigned long long>(options->position->episode.load()));
+    std::_Exit(1);
+  }
+
+  bool is_first_ = false;
+};
 
 /// The members that the overrides pin: a shrunk scenario keeps them, because the component under
 /// test may support nothing else.
@@ -143,6 +178,13 @@ Parsed<std::vector<Field>> fields_of(std::string_view text, std::string_view fil
 
 Parsed<Report> check(const Checks& checks, Implementation& expected, Implementation& actual,
                      const CheckOptions& options) {
+  if (options.position == nullptr) {
+    RunPosition position;
+    CheckOptions watched = options;
+    watched.position = &position;
+    const ExitGuard guard(watched);
+    return check(checks, expected, actual, watched);
+  }
   Report report;
   report.target = checks.target->name;
   report.expected_name = expected.name();

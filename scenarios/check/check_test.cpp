@@ -149,6 +149,15 @@ TEST(Check, ReportsAnExceptionOfAComponent) {
   EXPECT_EQ(scenario->steps.size(), 1U);
 }
 
+TEST(CheckDeathTest, AComponentThatEndsTheProgramDoesNotPass) {
+  const auto make = [](const BlockPoolConfig& config) {
+    if (config.num_gpu_blocks == 6) std::exit(0);
+    return optimized::BlockPool(config);
+  };
+  EXPECT_EXIT(check(make, short_run()), testing::ExitedWithCode(1),
+              "exit\\(\\) was called during a check; reproduce: seed 1, episode [0-9]+\n");
+}
+
 TEST(Check, DrawsAnotherConfigurationWhereAComponentHasNone) {
   const auto make = [](const BlockPoolConfig& config) {
     if (config.num_gpu_blocks < 6) throw UnsupportedConfig("a pool of few blocks");
