@@ -61,7 +61,8 @@ Parsed<Fault> parse_fault(std::string_view text) {
     const auto message =
         number_of(text.substr(at + 1, slash == text.npos ? slash : slash - at - 1));
     const auto every = slash == text.npos ? std::uint64_t{0} : number_of(text.substr(slash + 1));
-    if (message && every) return Fault{*kind, *message, *every};
+    if (message && every && (*every > 0 || slash == text.npos))
+      return Fault{*kind, *message, *every};
   }
   return InputError{
       "--inject",

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,6 +26,10 @@ inline constexpr std::size_t kFramesMax = 8;
 template <class Open>
 std::optional<InputError> try_open(const char* option, const std::string& address,
                                    const char* expected, Open&& open) {
+  // ZeroMQ takes the low 16 bits.
+  if (std::strtoull(address.c_str() + address.rfind(':') + 1, nullptr, 10) > UINT16_MAX) {
+    return InputError{option, {}, "'" + address + "' (a port above 65535)", expected};
+  }
   try {
     open();
   } catch (const zmq::error_t& error) {

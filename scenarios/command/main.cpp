@@ -152,8 +152,11 @@ class Options {
     planted->excludes(library);
     sut->excludes(library);
     positive("--timeout", subject.timeout_seconds,
-             "seconds without an answer after which a child times out; without a child: CPU "
-             "seconds per command");
+             "seconds without an answer after which a child times out (60 at least for the first); "
+             "without a child: CPU seconds per command");
+    memory_limit(subject);
+  }
+  void memory_limit(Subject& subject) const {
     with_default("--memory-limit", subject.memory_mib,
                  "MiB of memory per checking process, without a child; 0: no limit")
         ->check(CLI::Range(std::uint64_t{0}, kMemoryMibMax));
@@ -260,6 +263,12 @@ class ReplayCommandLine {
     if (!options_.subject.planted_bug.empty()) {
       if (options_.only == "reference") throw BadInput("--planted-bug: not with --only reference");
       if (options_.only.empty()) options_.lockstep = !options_.is_published();
+    }
+    if (scheduler.policy != SchedulingPolicy::kPriority) {
+      expect_none_of(*command_, {"--priorities"}, "without --policy priority");
+    }
+    if (scheduler.num_speculative_tokens == 0) {
+      expect_none_of(*command_, {"--accept"}, "without --spec");
     }
     finish_publish_options();
   }
@@ -685,7 +694,7 @@ class CommandLine {
 
   void add_list() {
     const Options options = command("list", "list targets, commands, rules, goals and more by name",
-                                    [&] { return list_command(list_); });
+                                    [&] { return run_list(); });
     options.one_of("WHAT", list_.what,
                    "targets, commands, rules, goals, planted-bugs, factors, left-out, "
                    "release-rules, devices",
@@ -696,6 +705,16 @@ class CommandLine {
     options.positive("--configurations", list_.factors.num_configs,
                      "with factors: number drawn per part");
     options.output(list_.output, /*junit=*/false);
+  }
+
+  int run_list() const {
+    const CLI::App& command = *app_.get_subcommand("list");
+    const std::vector<std::string> of_all = {"targets", "left-out", "release-rules", "devices"};
+    if (contains(of_all, list_.what)) expect_none_of(command, {"--target"}, "with " + list_.what);
+    if (list_.what != "factors") {
+      expect_none_of(command, {"--seed", "--configurations"}, "without factors");
+    }
+    return list_command(list_);
   }
 
   void add_explain() {

@@ -822,7 +822,7 @@ class ReplayThroughTheScheduler(Command):
                           ("--max-num-batched-tokens", "512"), ("--step-us", "100000"), ("--token-ns", "1"),
                           ("--policy", "priority", "--priorities", "3"), ("--long-prefill-token-threshold", "100")):
             self.assertNotEqual(self.figures(*arguments), plain, arguments)
-        for arguments in (("--hash-algorithm", "sha256_cbor"), ("--interval-ms", "1"), ("--priorities", "9")):
+        for arguments in (("--hash-algorithm", "sha256_cbor"), ("--interval-ms", "1")):
             self.assertEqual(self.figures(*arguments), plain, arguments)
 
     def test_a_planted_bug_alone_has_nothing_to_disagree_with(self):
@@ -860,6 +860,8 @@ class ReplayThroughTheScheduler(Command):
             (("--lockstep", "--only", "reference"), "--only"),
             (("--policy", "lifo"), "--policy"),
             (("--accept", "x"), "--accept"),
+            (("--accept", "1"), "--accept: not without --spec"),
+            (("--priorities", "2"), "--priorities: not without --policy priority"),
             (("--step-us", "0", "--token-ns", "0"), "expected a step that takes time"),
             (("--trace-block-tokens", "256"), "excerpt.jsonl:1:62: found 14 hash_ids for 6758 tokens, expected 27"),
             (("--planted-bug", "nope"), "expected a name of kvfence list planted-bugs"),
@@ -1104,6 +1106,10 @@ class Audit(Command):
         live = ("audit", "--endpoint", "tcp://127.0.0.1:1", "--for", "0.01")
         done = self.expect(BAD_INPUT, *live, "--replay-endpoint", "nowhere")
         self.assertIn("--replay-endpoint: found 'nowhere'", done.stderr)
+        for *arguments, option in ((*live, "--replay-endpoint"), ("audit", "--endpoint"),
+                                   ("replay", str(EXCERPT), "--publish")):
+            done = self.expect(BAD_INPUT, *arguments, option, "tcp://127.0.0.1:65536")
+            self.assertIn(f"{option}: found 'tcp://127.0.0.1:65536' (a port above 65535)", done.stderr)
         idle = self.expect(CANNOT_RUN, *live)
         self.assertIn("tcp://127.0.0.1:1: no message arrived\nnothing checked: 0 events", idle.stdout)
         both = self.json_of(CANNOT_RUN, *live, "--endpoint", "tcp://127.0.0.1:2")
@@ -1253,6 +1259,7 @@ class Publish(Command):
 
     def test_bad_input(self):
         for arguments, words in (
+                (("--inject", "lost@1/0"), "expected KIND@N"),
                 (("--inject", "lose@1"), "expected KIND@N or KIND@N/EVERY, where KIND is one of lost, repeated"),
                 (("--lockstep",), "excludes"), (("--curve", "100"), "excludes"), (("--speed", "0"), "--speed"),
                 (("--planted-bug", "nothing"), "kvfence list planted-bugs"), (("--target", "engine"), "not with")):
@@ -1269,6 +1276,9 @@ class List(Command):
             self.assertGreater(len(self.expect(AGREE, "list", what).stdout.splitlines()), 1, what)
         self.assertIn("kv_cache", self.json_of(AGREE, "list")["targets"])
         self.expect(BAD_INPUT, "list", "nothing")
+        for what, option, words in (("targets", "--target", "with targets"), ("left-out", "--target", "with left-out"),
+                                    ("goals", "--seed", "without factors")):
+            self.assertIn(f"{option}: not {words}", self.expect(BAD_INPUT, "list", what, option, "1").stderr)
 
     def test_bugs_are_listed_under_their_assembly(self):
         listed = self.json_of(AGREE, "list", "planted-bugs")
