@@ -22,6 +22,10 @@
 #include "properties/report/number_text.h"
 #include "scenarios/protocol/child_process.h"
 
+/// Of mimalloc, where it is linked: it calls no handler of `new`.
+extern "C" [[gnu::weak]] void mi_register_error(void (*handler)(int error, void* argument),
+                                                void* argument);
+
 namespace kvfence {
 namespace {
 
@@ -108,6 +112,12 @@ void ContainedRun::run(const Work& work, int pipe) const {
     ::setrlimit(RLIMIT_DATA, &memory);
     out_of_memory_flag = &shared_->is_out_of_memory;
     std::set_new_handler(on_out_of_memory);
+    if (mi_register_error != nullptr) {
+      const auto on_error = [](int error, void*) {
+        if (error == ENOMEM) on_out_of_memory();
+      };
+      mi_register_error(on_error, nullptr);
+    }
   }
   if (limits_.is_quiet) {
     const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);

@@ -218,6 +218,7 @@ class ReplayCommandLine {
         all.named("--svg", options.svg_file, "draw the same figures", "FILE"),
         Targets{kBlockPool, kScheduler, kOffload});
     all.planted_bug(options.subject.planted_bug);
+    all.memory_limit(options.subject);
     all.output(options.output, /*junit=*/true);
     add_pool_options();
     add_scheduler_options();
@@ -595,7 +596,7 @@ class CommandLine {
         "replay production traffic through the pool, the scheduler, two tiers or an engine", [&] {
           replay_line_->finish();
           return contained(
-              "replay", [&] { return replay_command(replay_); }, replay_.output);
+              "replay", [&] { return replay_command(replay_); }, replay_.subject, replay_.output);
         });
     replay_line_.emplace(options.app(), replay_);
   }
@@ -668,7 +669,8 @@ class CommandLine {
           }
           record_.record.config_overrides = overrides_of(config_);
           return contained(
-              "record", [&] { return record_command(record_); }, record_.output);
+              "record", [&] { return record_command(record_); }, record_.record.subject,
+              record_.output);
         });
     options.value("FILE", record_.scenario_file,
                   "record the answers to these commands (without it: random episodes)");
@@ -762,11 +764,11 @@ class CommandLine {
 
   /// Runs a command whose implementation may crash in a process of its own.
   int contained(const std::string& name, const std::function<int()>& command,
-                const OutputOptions& output) const {
+                const Subject& subject, const OutputOptions& output) const {
     const auto work = [&](RunPosition&) {
       return std::to_string(exit_code_of(command, output.json));
     };
-    ContainedRun run(work, {.seconds_per_command = 0});
+    ContainedRun run(work, {.seconds_per_command = 0, .memory_bytes = subject.memory_bytes()});
     run.wait();
     if (run.answer()) return std::stoi(*run.answer());
     const std::string message = "the process that ran both sides " + run.how_it_ended() +

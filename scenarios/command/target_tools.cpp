@@ -282,7 +282,7 @@ Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
           subject.planted_bug.empty() ? "optimized" : "optimized with " + subject.planted_bug,
       // A child has a limit of its own.
       .limits = {.seconds_per_command = is_outside ? 0 : subject.timeout_seconds,
-                 .memory_bytes = is_outside ? 0 : subject.memory_mib << 20},
+                 .memory_bytes = subject.memory_bytes()},
       .jobs = jobs};
   return check_contained(contained, options);
 }

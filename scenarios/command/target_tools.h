@@ -27,6 +27,9 @@ struct Subject {
   double timeout_seconds = 10;  ///< limit of a child's time to answer, or of one command's CPU time
   std::uint64_t memory_mib = 4096;  ///< of a process that checks; 0: no limit
 
+  /// Likewise. A child has a limit of its own.
+  std::uint64_t memory_bytes() const { return sut_command.empty() ? memory_mib << 20 : 0; }
+
   /// The option that names the implementation: "", "--planted-bug X", "--sut 'Y'",
   /// "--connector-library 'Z'".
   std::string option() const;

@@ -743,6 +743,15 @@ class Replay(Command):
                       self.expect(BAD_INPUT, "replay", name).stderr)
         self.expect(BAD_INPUT, "replay", str(EXCERPT), "--gpu-blocks", "0")
 
+    @long_under_sanitizers
+    def test_memory_has_a_limit(self):
+        large = ("--target", "block_pool", "--config", "num_gpu_blocks=4000000", "--memory-limit", "9")
+        for arguments in (("replay", str(EXCERPT), "--gpu-blocks", "4000000", "--memory-limit", "9"),
+                          ("record", *large, "--out", "o")):
+            found = self.json_of(DISAGREEMENT, *arguments)["error"]
+            self.assertIn("ran out of memory (9 MiB); reproduce: kvfence " + arguments[0], found)
+        self.assertIn("ran out of memory (9 MiB)", self.expect(DISAGREEMENT, "check", *large).stdout)
+
 
 class ReplayGolden(Command):
     """Whole outputs of the replays of a trace of eleven requests, except the figures of a clock.
