@@ -386,6 +386,7 @@ int audit_command(const AuditCommandOptions& command_line) {
   }
   options.rules.hash_function = from_text<audit::HashFunction>(options.hash_algorithm);
   if (!options.out_folder.empty()) make_out_folder(options.out_folder);
+  expect_writable({options.output.junit_file});
 
   audit::Auditor auditor({options.rules, options.out_folder.empty() ? 0 : kKeptBytes});
   std::optional<std::string> cut;

@@ -36,6 +36,7 @@ std::string check_again(const CheckOptions& options, const Report& report) {
 int check_command(const CheckCommandOptions& options) {
   const TargetTools& target = *required(tools_of(options.target, "--target"));
   make_out_folder(options.out_folder);
+  expect_writable({options.output.junit_file});
 
   remember_interrupts();
   Progress progress("commands", options.output.quiet);

@@ -65,6 +65,13 @@ std::string compressed(std::string_view text) {
   return out;
 }
 
+/// Not a device or a link, in whose place a rename would put a file.
+bool can_be_replaced(const std::string& path) {
+  std::error_code ignored;
+  const fs::file_type type = fs::symlink_status(path, ignored).type();
+  return type == fs::file_type::not_found || type == fs::file_type::regular;
+}
+
 Parsed<std::string> unpacked(const std::string& path, std::string_view bytes) {
   z_stream stream = stream_of(bytes);
   KVFENCE_CHECK(inflateInit2(&stream, kGzip) == Z_OK, "zlib has the memory that it needs");
@@ -100,22 +107,34 @@ Parsed<std::string> read_file(const std::string& path) {
 std::optional<std::string> write_file(const std::string& path, std::string_view text) {
   std::string packed;
   if (path.ends_with(kGzipName)) text = packed = compressed(text);
-  const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
+  const bool is_replaced = can_be_replaced(path);
+  const std::string temporary =
+      is_replaced ? path + "." + std::to_string(::getpid()) + ".tmp" : path;
   {
     std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
     stream.write(text.data(), static_cast<std::streamsize>(text.size()));
     stream.flush();
     if (!stream) {
       const std::string reason = std::strerror(errno);
-      std::remove(temporary.c_str());
+      if (is_replaced) std::remove(temporary.c_str());
       return path + ": cannot be written: " + reason;
     }
   }
+  if (!is_replaced) return std::nullopt;
   std::error_code error;
   fs::rename(temporary, path, error);
   if (!error) return std::nullopt;
   std::remove(temporary.c_str());
   return path + ": cannot be written: " + error.message();
+}
+
+std::optional<std::string> why_not_writable(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return path + ": cannot be written: a folder";
+  const bool is_kept = fs::exists(path, ignored) && !can_be_replaced(path);
+  const fs::path changed = is_kept ? fs::path(path) : fs::path(path).parent_path() / ".";
+  if (::access(changed.c_str(), W_OK) == 0) return std::nullopt;
+  return path + ": cannot be written: " + std::strerror(errno);
 }
 
 bool is_scenario_name(const std::string& path) {

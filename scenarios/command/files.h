@@ -22,6 +22,9 @@ Parsed<std::string> read_file(const std::string& path);
 /// if the name ends in .gz, equal texts to equal bytes. Returns an error message, if any.
 std::optional<std::string> write_file(const std::string& path, std::string_view text);
 
+/// Why write_file() would fail, as far as that can be known without writing.
+std::optional<std::string> why_not_writable(const std::string& path);
+
 /// Whether the name ends in .kvs or .kvs.gz.
 bool is_scenario_name(const std::string& path);
 

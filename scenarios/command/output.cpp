@@ -23,6 +23,13 @@ void make_out_folder(const std::string& path) {
   if (error) throw BadInput("--out: " + path + ": " + error.message());
 }
 
+void expect_writable(std::initializer_list<std::string> paths) {
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    if (const auto problem = why_not_writable(path)) throw BadInput(*problem);
+  }
+}
+
 int exit_code_of(const std::function<int()>& command, bool json) {
   int exit_code = exit_code::kBadInput;
   try {

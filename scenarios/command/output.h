@@ -3,6 +3,7 @@
 /// The output of every command: text or JSON on stdout, messages on stderr, JUnit into a file.
 
 #include <functional>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <stdexcept>
@@ -36,6 +37,10 @@ void fail_on(const std::optional<InputError>& error);
 
 /// Makes the folder of --out. Throws BadInput if that cannot be done.
 void make_out_folder(const std::string& path);
+
+/// Throws BadInput if one of these files, where a name is not empty, could not be written: better
+/// before a long run than after it.
+void expect_writable(std::initializer_list<std::string> paths);
 
 /// The exit code of a command that may throw BadInput, or whose output cannot be written.
 int exit_code_of(const std::function<int()>& command, bool json);

@@ -325,6 +325,7 @@ int replay_command(const ReplayCommandOptions& options) {
     return exit_code::kCannotRun;
   }
   make_out_folder(options.out_folder);
+  expect_writable({options.output.junit_file, options.csv_file, options.svg_file});
   if (options.target == kReplayScheduler) return replay_scheduler(options);
   if (options.target == kReplayOffload) return replay_offload(options);
   if (options.target == kReplayEngine) return replay_engine(options);

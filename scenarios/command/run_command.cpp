@@ -28,6 +28,7 @@ int worse(int a, int b) {
 
 int run_command(const RunCommandOptions& options) {
   const std::vector<std::string> files = required(scenario_files(options.paths));
+  expect_writable({options.output.junit_file});
 
   Progress progress("files", options.output.quiet);
   std::vector<Report> reports;

@@ -12,6 +12,7 @@ namespace kvfence {
 
 int shrink_command(const ShrinkCommandOptions& options) {
   const LoadedScenario loaded = required(load_scenario(options.file));
+  expect_writable({options.out_file});
   Progress progress("tries", options.output.quiet);
   Outcome outcome = loaded.target->shrink(loaded.document, options.file, options.subject,
                                           progress.callback(), options.oracles);

@@ -76,6 +76,28 @@ class Output(Command):
             self.assertEqual(done.returncode, BAD_INPUT, arguments)
             self.assertRegex(done.stderr, r"^kvfence: stdout: cannot be written.*\n$", arguments)
 
+    def test_a_file_that_cannot_be_written_is_found_before_the_run(self):
+        self.write("a.kvs", *self.SCENARIO)
+        check = ("check", "--target", "block_pool", "--commands", "9")
+        for *arguments, path in ((*check, "--junit", "gone/a.xml"), (*check, "--junit", "."), (*check, "--junit", "a.kvs/b"),
+                                 ("run", "a.kvs", "--junit", "gone/a.xml"), ("shrink", "a.kvs", "--out", "gone/a.kvs"),
+                                 ("record", "--out", "gone/a.kvs"), ("audit", "a.kvs", "--junit", "gone/a.xml"),
+                                 ("replay", str(EXCERPT), "--csv", "gone/a.csv"),
+                                 ("replay", str(EXCERPT), "--target", "scheduler", "--svg", "gone/a.svg")):
+            done = self.expect(BAD_INPUT, *arguments, path)
+            self.assertEqual((done.stdout, done.stderr.split(": ")[:3]), ("", ["kvfence", path, "cannot be written"]))
+        (self.folder / "a.xml").write_text("as it was")
+        self.expect(BAD_INPUT, "check", "--target", "block_pool", "--junit", "a.xml", "--config", "nope=1")
+        self.assertEqual((self.folder / "a.xml").read_text(), "as it was")
+        self.expect(AGREE, *check, "--out", "new", "--junit", "new/a.xml")
+        ElementTree.parse(self.folder / "new" / "a.xml")
+
+    def test_a_link_is_written_through(self):
+        (self.folder / "link.xml").symlink_to("a.xml")  # which does not exist
+        self.expect(AGREE, "check", "--target", "block_pool", "--commands", "9", "--junit", "link.xml")
+        self.assertTrue((self.folder / "link.xml").is_symlink())
+        ElementTree.parse(self.folder / "a.xml")
+
     def test_json_says_what_is_wrong(self):
         self.write("a.kvs", *self.SCENARIO)
         for arguments, words in ((("check", "--target", "nope"), "--target: found target 'nope'"),
