@@ -57,10 +57,6 @@ inline constexpr std::array<RuleText, 14> kRules = {{
 
 inline const RuleText& text_of(Rule rule) { return kRules[static_cast<std::size_t>(rule)]; }
 
-/// With control characters as \xNN: topics and names of events come from the network and go to a
-/// terminal.
-std::string on_one_line(std::string_view text);
-
 /// An event, or with kNoEvent a message, of a stream.
 struct EventRef {
   static constexpr std::uint32_t kNoEvent = 0xFFFF'FFFF;

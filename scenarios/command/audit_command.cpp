@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/connectors/prometheus_text.h"
+#include "contract/core/hex.h"
 #include "contract/core/joined.h"
 #include "properties/report/number_text.h"
 #include "properties/report/report.h"
@@ -344,8 +345,8 @@ void print_text(const AuditCommandOptions& options, const audit::Auditor& audito
   std::vector<std::string> silent = options.endpoints;
   for (const audit::StreamView& view : auditor.views()) {
     std::erase(silent, view.engine);
-    std::printf("%s%s%s%s: %s blocks held%s; hashes: %s\n", audit::on_one_line(view.engine).c_str(),
-                view.topic.empty() ? "" : " topic ", audit::on_one_line(view.topic).c_str(),
+    std::printf("%s%s%s%s: %s blocks held%s; hashes: %s\n", printable(view.engine).c_str(),
+                view.topic.empty() ? "" : " topic ", printable(view.topic).c_str(),
                 view.rank ? (" rank " + std::to_string(*view.rank)).c_str() : "",
                 with_thousands(view.holdings.gpu_blocks).c_str(),
                 view.is_certain ? "" : ", uncertain until a clear", view.hashes.c_str());

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "contract/core/hex.h"
 #include "contract/engine/engine_setup.h"
 #include "contract/engine/engine_target.h"
 #include "contract/worker/worker_target.h"
@@ -64,11 +65,11 @@ int explain_command(const ExplainCommandOptions& options) {
   const Outcome outcome =
       loaded.target->explain(scenario, options.file, options.subject, options.oracles);
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, {});
-  std::printf("%s", outcome.message.c_str());
+  std::printf("%s", printable(outcome.message, "\n").c_str());
   if (!has_devices(scenario) || hiding_option(options.subject)) return outcome.exit_code;
   DeviceStory story = story_of(scenario, options.subject.planted_bug);
   story.difference = outcome.report.divergence;
-  std::printf("\n%s", story_text(story).c_str());
+  std::printf("\n%s", printable(story_text(story), "\n").c_str());
   const bool is_written =
       (options.html_file.empty() || write_if_asked(options.html_file, story_html(story))) &&
       (options.trace_file.empty() || write_if_asked(options.trace_file, story_trace(story)));

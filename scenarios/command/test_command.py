@@ -606,6 +606,10 @@ class Explain(Command):
         text = self.expect(AGREE, "explain", name, "--planted-bug", "free_reverses_list", "--oracles", "rules").stdout
         self.assertIn("Nothing was found, judged by rules alone.", text)
 
+    def test_a_name_does_not_steer_the_terminal(self):
+        name = self.write("a.kvs", "target engine", "config assembly=scheduler", 'add_request id="A\\x1b[2J" tokens=[1]')
+        self.assertIn("waiting A\\x1b[2J", self.expect(AGREE, "explain", name).stdout)
+
     def test_explains_a_scenario_of_each_folder(self):
         folders = {file.parent for file in (HERE / "cases").rglob("*.kvs")}
         self.assertGreater(len(folders), 20)
