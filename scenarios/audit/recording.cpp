@@ -83,28 +83,29 @@ bool RecordingReader::open(std::string_view text, std::string& error) {
 bool RecordingReader::read(Arrival& out) {
   const std::size_t left = text_.size() - at_;
   if (left == 0 || cut_) return false;
-  const auto stop = [&](const std::string& found, const char* expected) {
-    cut_ = "byte " + std::to_string(at_) + ": found " + found + ", expected " + expected;
+  const auto stop = [&](const std::string& found, const std::string& expected, bool is_damage) {
+    cut_ = {"byte " + std::to_string(at_) + ": found " + found + ", expected " + expected,
+            is_damage};
     return false;
   };
-  if (left < kPrefixBytes) return stop(std::to_string(left) + " bytes", "a record");
+  if (left < kPrefixBytes) return stop(std::to_string(left) + " bytes", "a record", false);
   const auto length = number_at<std::uint32_t>(text_, at_);
   if (length > left - kPrefixBytes) {
-    return stop(std::to_string(left - kPrefixBytes) + " bytes of a record",
-                std::to_string(length).c_str());
+    return stop(std::to_string(left - kPrefixBytes) + " bytes of a record", std::to_string(length),
+                false);
   }
   const std::string_view body = text_.substr(at_ + kPrefixBytes, length);
   if (XXH32(body.data(), body.size(), 0) != number_at<std::uint32_t>(text_, at_ + 4)) {
-    return stop("a damaged record", "the checksum in front of it");
+    return stop("a damaged record", "the checksum in front of it", true);
   }
   std::size_t at = 1 + 8 + 8;
   if (length < kBodyBytesMin || !take_name(body, at, out.engine) ||
       !take_name(body, at, out.message.topic)) {
-    return stop("a record of " + std::to_string(length) + " bytes", "its names");
+    return stop("a record of " + std::to_string(length) + " bytes", "its names", true);
   }
   const auto flags = static_cast<unsigned char>(body[0]);
   if (flags > (kReplayed | kFollowsCut | kScene)) {
-    return stop("flags " + std::to_string(flags), "1, 2 and 4");
+    return stop("flags " + std::to_string(flags), "1, 2 and 4", true);
   }
   out.is_replayed = (flags & kReplayed) != 0;
   out.follows_cut = (flags & kFollowsCut) != 0;

@@ -49,16 +49,22 @@ class RecordingReader {
   /// The text has to outlive the reader. False: not a recording; `error` says what was found.
   bool open(std::string_view text, std::string& error);
 
+  /// Where reading ended before the end of the text.
+  struct Cut {
+    std::string why;
+    bool is_damage = false;  ///< bytes are wrong, and not only missing: whole records may follow
+  };
+
   /// False: no further record; cut() says whether the text ends within one.
   bool read(Arrival& out);
 
   /// The error after the last whole record; none at a clean end.
-  const std::optional<std::string>& cut() const { return cut_; }
+  const std::optional<Cut>& cut() const { return cut_; }
 
  private:
   std::string_view text_;
   std::size_t at_ = 0;
-  std::optional<std::string> cut_;
+  std::optional<Cut> cut_;
 };
 
 /// Writes records as they come, so that a killed process leaves them.

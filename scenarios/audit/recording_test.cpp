@@ -49,6 +49,7 @@ TEST(Recording, CutAtAnyByteKeepsTheWholeRecords) {
     for (Arrival arrival; reader.read(arrival);) ++num_whole;
     EXPECT_EQ(num_whole, size >= first.size() ? 1U : 0U);
     EXPECT_EQ(reader.cut().has_value(), size != kRecordingHead.size() && size != first.size());
+    EXPECT_FALSE(reader.cut() && reader.cut()->is_damage);
   }
 }
 
@@ -61,7 +62,8 @@ TEST(Recording, NamesADamagedRecord) {
   Arrival arrival;
   EXPECT_TRUE(reader.read(arrival));
   EXPECT_FALSE(reader.read(arrival));
-  EXPECT_NE(reader.cut()->find("a damaged record"), std::string::npos);
+  EXPECT_NE(reader.cut()->why.find("a damaged record"), std::string::npos);
+  EXPECT_TRUE(reader.cut()->is_damage);
 }
 
 }  // namespace

@@ -134,8 +134,8 @@ std::string metrics_of(const audit::Auditor& auditor) {
 // ---- Where messages come from ----
 
 /// Returns the error after the last whole record, if any.
-std::optional<std::string> audit_recording(const std::string& path, bool quiet,
-                                           audit::Auditor& auditor) {
+std::optional<audit::RecordingReader::Cut> audit_recording(const std::string& path, bool quiet,
+                                                           audit::Auditor& auditor) {
   const std::string text = required(read_file(path));
   audit::RecordingReader reader;
   std::string error;
@@ -390,7 +390,7 @@ int audit_command(const AuditCommandOptions& command_line) {
   expect_writable({options.output.junit_file});
 
   audit::Auditor auditor({options.rules, options.out_folder.empty() ? 0 : kKeptBytes});
-  std::optional<std::string> cut;
+  std::optional<audit::RecordingReader::Cut> cut;
   const Clock::time_point start = Clock::now();
   if (options.file.empty()) {
     audit_live(options, auditor);
@@ -402,19 +402,23 @@ int audit_command(const AuditCommandOptions& command_line) {
 
   const std::vector<Shown> shown = write_evidence(options, auditor);
   const std::string source = options.file.empty() ? joined(options.endpoints) : options.file;
+  std::vector<NotRun> not_audited;
   if (cut) {
-    std::fprintf(stderr, "kvfence: %s: the recording is cut: %s\n", source.c_str(), cut->c_str());
+    std::fprintf(stderr, "kvfence: %s: the recording is %s: %s\n", source.c_str(),
+                 cut->is_damage ? "damaged" : "cut", cut->why.c_str());
+    if (cut->is_damage) not_audited.push_back({source, cut->why});
   }
   if (options.output.json) {
     Json json = to_json(auditor, source, seconds, shown);
-    if (cut) json["cut"] = *cut;
+    if (cut) json[cut->is_damage ? "damaged" : "cut"] = cut->why;
     print_json(json);
   } else {
     print_text(options, auditor, seconds, shown);
   }
-  if (!write_junit(reports_of(auditor, source, seconds), options.output)) {
+  if (!write_junit(reports_of(auditor, source, seconds), options.output, not_audited)) {
     return exit_code::kBadInput;
   }
+  if (!not_audited.empty()) return exit_code::kBadInput;
   if (auditor.findings().size() > 0) return exit_code::kDisagreement;
   // An endpoint that nobody serves must not look like an engine that is right.
   return auditor.counts().messages > 0 ? exit_code::kAgree : exit_code::kCannotRun;

@@ -1123,6 +1123,15 @@ class Audit(Command):
         done = self.expect(AGREE, "audit", "cut.kva", "--quiet")
         self.assertIn("the recording is cut: byte ", done.stderr)
 
+    def test_what_follows_damage_is_not_audited_and_so_not_green(self):
+        self.publish("--publish", "r.kva")
+        whole = bytearray((self.folder / "r.kva").read_bytes())
+        whole[len(whole) // 2] ^= 1
+        (self.folder / "r.kva").write_bytes(whole)
+        done = self.expect(BAD_INPUT, "audit", "r.kva", "--quiet", "--junit", "r.xml")
+        self.assertIn("the recording is damaged: byte ", done.stderr)
+        self.assertEqual(ElementTree.parse(self.folder / "r.xml").getroot().get("errors"), "1")
+
     def test_bad_input(self):
         self.expect(BAD_INPUT, "audit")
         self.expect(BAD_INPUT, "audit", "missing.kva")
