@@ -10,6 +10,8 @@ constexpr std::size_t kHeldMax = 64;
 /// Limits of the ranks of one endpoint and topic, and of endpoints with topics: further ones are
 /// counted with the last.
 constexpr std::size_t kStreamsMax = 1024;
+/// Of one stream that are reported: two engines under one name look like one that always restarts.
+constexpr std::uint32_t kRestartsMax = 16;
 /// No publisher reaches these numbers; the last one marks the end of a replay.
 constexpr std::uint64_t kSequenceMax = std::uint64_t{1} << 62;
 
@@ -174,9 +176,11 @@ void Auditor::take_earlier(Stream& stream, Received& received) {
   }
   const std::vector<Event>& events = received.decoded.batch.events;
   const bool is_announced = !events.empty() && std::holds_alternative<ClearedEvent>(events.front());
-  if (!is_announced) {
+  if (!is_announced && ++stream.num_restarts <= kRestartsMax) {
+    const bool is_last = stream.num_restarts == kRestartsMax;
     report(stream, Rule::kRestarted, sequence,
-           "a sequence that starts over after message " + std::to_string(stream.next - 1),
+           "a sequence that starts over after message " + std::to_string(stream.next - 1) +
+               (is_last ? ", as often before, and not reported again: several engines?" : ""),
            "a clear with it", {{stream.next - 1}});
   }
   stream.held.clear();

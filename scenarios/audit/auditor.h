@@ -105,6 +105,7 @@ class Auditor {
     bool has_begun = false;
     std::uint64_t since = 0;  ///< as Finding::since
     std::uint64_t next = 0;
+    std::uint32_t num_restarts = 0;          ///< without a clear
     std::vector<Seen> seen;                  ///< [sequence modulo its size]
     std::map<std::uint64_t, Received> held;  ///< until what is missing before them comes
   };

@@ -549,6 +549,16 @@ TEST(Auditor, FindsASilentRestart) {
             Names{});
 }
 
+TEST(Auditor, TwoEnginesUnderOneNameAreNotReportedForEver) {
+  Engine engine;
+  for (std::uint64_t sequence = 0; sequence < 100; ++sequence) {
+    engine.send_as(sequence, {prompt().stored(0, 1)}).send_as(sequence, {other().stored(0, 1)});
+  }
+  EXPECT_EQ(engine.found(), Names(16, "restarted"));
+  EXPECT_NE(engine.auditor.findings().kept().back().found.find("several engines"),
+            std::string::npos);
+}
+
 TEST(Auditor, FindsABatchUnderAnotherRank) {
   EXPECT_EQ(Engine()
                 .send({prompt().stored(0, 1)})
