@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A longer message closes the connection: no publisher sends that much at once.
-constexpr std::int64_t kMessageBytesMax = std::int64_t{64} << 20;
+/// A longer message ends the connection for good; a record in a recording has less than 4 GiB.
+constexpr std::int64_t kMessageBytesMax = std::int64_t{2} << 30;
 constexpr std::size_t kMessagesAtOnce = 4096;
 /// Of one replay: more than publishers keep.
 constexpr std::size_t kReplayedMax = 1'000'000;
@@ -99,12 +99,17 @@ class ZmqSubscriber final : public Subscriber {
     socket.send(zmq::buffer(request), zmq::send_flags::none);
     const std::chrono::milliseconds patience(options_.replay_milliseconds);
     Clock::time_point end = Clock::now() + patience;
+    bool has_answered = false;
     while (found.size() < kReplayedMax) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
       std::vector<zmq::pollitem_t> items = {{socket.handle(), 0, ZMQ_POLLIN, 0}};
-      if (left.count() <= 0) return found;
+      if (left.count() <= 0) {
+        if (!has_answered) silent_.insert(endpoint->replay_address);
+        return found;
+      }
       // A signal that ends the audit does not end a replay, since its rest would count as lost.
       if (!wait(items, left) || !receive_frames(socket, frames_)) continue;
+      has_answered = true;
       // After the delimiter: to 0.23 the number and the payload, since 0.33 the topic before them.
       if (frames_.size() != 3) frames_.erase(frames_.begin());
       std::optional<Arrival> arrival = arrival_of(until.engine);
@@ -122,6 +127,8 @@ class ZmqSubscriber final : public Subscriber {
     return found;
   }
 
+  const std::set<std::string>& silent() const override { return silent_; }
+
  private:
   /// From topic, number, payload; nothing if the frames are different.
   std::optional<Arrival> arrival_of(const std::string& engine) {
@@ -136,6 +143,7 @@ class ZmqSubscriber final : public Subscriber {
   zmq::context_t context_;
   std::vector<zmq::socket_t> sockets_;
   std::vector<zmq::message_t> frames_;
+  std::set<std::string> silent_;
 };
 
 }  // namespace

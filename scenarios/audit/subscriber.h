@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,9 @@ class Subscriber {
   /// Asks the engine of this arrival for the messages from `first` up to the one before it. Returns
   /// those that it still has, in order.
   virtual std::vector<Arrival> replay(std::uint64_t first, const Arrival& until) = 0;
+
+  /// The replay addresses that sent no answer to a request.
+  virtual const std::set<std::string>& silent() const = 0;
 };
 
 }  // namespace kvfence::audit

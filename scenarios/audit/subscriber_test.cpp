@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,9 +44,9 @@ class DroppingPublisher {
     zmq::message_t subscription;
     EXPECT_TRUE(socket_.recv(subscription));
   }
-  void send(std::uint64_t sequence) {
+  void send(std::uint64_t sequence) { send(sequence, payload_of(sequence)); }
+  void send(std::uint64_t sequence, const std::string& payload) {
     const std::string number = to_big_endian(sequence);
-    const std::string payload = payload_of(sequence);
     zmq::send_multipart(socket_,
                         std::vector<zmq::const_buffer>{zmq::str_buffer("kv"), zmq::buffer(number),
                                                        zmq::buffer(payload)});
@@ -96,6 +97,31 @@ TEST(Subscriber, ReportsWhatItWasTooSlowForAsLost) {
   EXPECT_EQ(auditor.findings().size(), num_gaps);
   EXPECT_EQ(auditor.findings().count(Rule::kLost), num_gaps);
   EXPECT_FALSE(auditor.views()[0].is_certain);
+}
+
+TEST(Subscriber, GoesOnAfterALongMessageAndNamesAReplayThatIsNotAnswered) {
+  DroppingPublisher publisher;
+  zmq::context_t context;
+  zmq::socket_t mute(context, zmq::socket_type::router);
+  mute.bind("tcp://127.0.0.1:*");
+  const std::string mute_address = mute.get(zmq::sockopt::last_endpoint);
+  SubscriberOptions options;
+  options.endpoints = {{publisher.endpoint(), mute_address}};
+  options.replay_milliseconds = 10;
+  const auto subscriber = Subscriber::open(options);
+  ASSERT_TRUE(subscriber);
+  publisher.wait_for_subscriber();
+  publisher.send(0, std::string(std::size_t{65} << 20, 'x'));
+  publisher.send(1);
+  std::vector<Arrival> arrivals;
+  std::vector<std::pair<std::string, std::string>> rejected;
+  for (int attempt = 0; attempt < 300 && arrivals.size() < 2; ++attempt) {
+    (*subscriber)->receive(/*patience_ms=*/100, arrivals, rejected);
+  }
+  ASSERT_EQ(arrivals.size(), 2U);
+  EXPECT_TRUE((*subscriber)->silent().empty());
+  EXPECT_TRUE((*subscriber)->replay(0, arrivals.back()).empty());
+  EXPECT_EQ((*subscriber)->silent(), std::set<std::string>{mute_address});
 }
 
 TEST(Subscriber, AReplayHealsWhatItWasTooSlowFor) {

@@ -199,6 +199,9 @@ void audit_live(const AuditCommandOptions& options, audit::Auditor& auditor) {
     view.show(auditor);
     metrics.serve([&] { return metrics_of(auditor); });
   }
+  for (const std::string& address : subscriber->silent()) {
+    std::fprintf(stderr, "kvfence: --replay-endpoint: %s: no answer\n", address.c_str());
+  }
 }
 
 // ---- The outcome ----
