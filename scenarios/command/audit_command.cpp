@@ -1,6 +1,7 @@
 /// `kvfence audit`: checks KV events of engines, live or recorded, against what a correct engine
 /// can send.
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -181,10 +182,17 @@ void audit_live(const AuditCommandOptions& options, audit::Auditor& auditor) {
   Clock::time_point heard = start;
   std::vector<audit::Arrival> arrivals;
   std::vector<std::pair<std::string, std::string>> rejected;
-  while (is_interrupted == 0 && (!options.seconds_max || since(start) < *options.seconds_max)) {
+  // What waits when it ends is audited as well, but not what a publisher goes on to send.
+  std::size_t num_waiting =
+      options.endpoints.size() * static_cast<std::size_t>(options.subscriber.high_water_mark);
+  while (num_waiting > 0) {
+    const bool is_over =
+        is_interrupted != 0 || (options.seconds_max && since(start) >= *options.seconds_max);
     arrivals.clear();
     rejected.clear();
-    subscriber->receive(kPollMilliseconds, arrivals, rejected);
+    subscriber->receive(is_over ? 0 : kPollMilliseconds, arrivals, rejected);
+    if (is_over)
+      num_waiting -= arrivals.empty() ? num_waiting : std::min(num_waiting, arrivals.size());
     for (const auto& [engine, found] : rejected) auditor.reject(engine, found);
     for (const audit::Arrival& arrival : arrivals) {
       if (const std::optional<std::uint64_t> first = auditor.missing_before(arrival)) {
