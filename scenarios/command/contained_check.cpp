@@ -225,12 +225,14 @@ class Checker {
   /// The commands of the episode. What crashes it may have come from earlier ones, as a static
   /// counter does: then one episode as long as all of them is tried.
   void find_commands(const Crash& crash, Report& report) {
+    bool is_drawn = false;
     for (const bool is_long : {false, true}) {
       const std::uint64_t as_long = std::min(report.commands, kLongEpisodeMax);
       const auto scenario =
           is_long ? commands_of(crash.episode, as_long, as_long - 1)
                   : commands_of(crash.episode, num_commands_of(crash.episode), crash.step);
       if (!scenario) continue;
+      is_drawn = true;
       const auto found = run_contained(to_document(*scenario), check_.limits);
       if (is_long && (!found || found->oracle != kCrash)) break;
       report.scenario = to_document(*scenario);
@@ -240,7 +242,8 @@ class Checker {
       }
     }
     report.divergence->message +=
-        "; not when the episode runs alone, so it depends on what came before it";
+        is_drawn ? "; not when the episode runs alone, so it depends on what came before it"
+                 : "; nor can its commands be drawn, for the reference ends there, too";
     name_whole_run(report);
   }
 

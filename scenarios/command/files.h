@@ -18,8 +18,9 @@ namespace kvfence {
 /// The whole file, unpacked; or why it cannot be read.
 Parsed<std::string> read_file(const std::string& path);
 
-/// Writes to another file and renames it, so that a reader sees the old text or the new. Compresses
-/// if the name ends in .gz, equal texts to equal bytes. Returns an error message, if any.
+/// Writes to another file and renames it, so that a reader sees the old text or the new; a link or
+/// a device is written itself. Compresses if the name ends in .gz, equal texts to equal bytes.
+/// Returns an error message, if any.
 std::optional<std::string> write_file(const std::string& path, std::string_view text);
 
 /// Why write_file() would fail, as far as that can be known without writing.
