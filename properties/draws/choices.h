@@ -73,6 +73,12 @@ inline std::uint32_t skewed(Choices& choices, std::uint32_t bound) {
   return std::min(first, choices.below(bound));
 }
 
+/// How long a list is: mostly up to `most`, now and then up to four times that, as the lists of a
+/// long request are.
+inline std::uint32_t draw_length(Choices& choices, std::uint32_t most) {
+  return 1 + skewed(choices, choices.once_in(16) ? 4 * most : most);
+}
+
 /// An element of a vector or array, all equally likely. Requires: not empty.
 template <class List>
 const typename List::value_type& pick(Choices& choices, const List& list) {

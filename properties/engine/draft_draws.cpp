@@ -11,6 +11,7 @@
 #include "contract/engine/toy_model.h"
 #include "properties/engine/generator.h"
 #include "properties/engine/on_device/token_oracle.h"
+#include "properties/kv_cache/group_draws.h"
 
 namespace kvfence::engine {
 namespace {
@@ -99,6 +100,9 @@ void draw_drafts(Choices& choices, Config& config) {
 
 void draw_eagle_and_drafts(Choices& choices, Config& config) {
   config.use_eagle = choices.once_in(6);
+  if (config.use_eagle && rules_of(config.profile).eagle_by_group) {
+    kv_cache::draw_eagle_groups(choices, config);
+  }
   draw_drafts(choices, config);
 }
 

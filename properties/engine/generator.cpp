@@ -136,6 +136,7 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
 
 void make_valid(Config& config) {
   if (!is_accepted(config)) config.retention_interval.reset();
+  if (!is_accepted(config)) config.eagle_groups.clear();
   if (!is_accepted(config)) {
     config.use_eagle = config.draft_model = false;
     config.num_speculative_tokens = 0;
@@ -453,7 +454,7 @@ class Generator final : public GeneratorFor<EngineTarget> {
       case Action::kFinish: {
         if (engine.known.empty()) break;
         FinishRequests command{role, {}};
-        for (std::uint32_t count = 1 + skewed(choices, 3); count > 0; --count) {
+        for (std::uint32_t count = draw_length(choices, 3); count > 0; --count) {
           command.requests.push_back(pick(choices, engine.known).id);
         }
         if (choices.once_in(6)) command.status = RequestStatus::kFinishedStopped;

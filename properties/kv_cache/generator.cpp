@@ -137,10 +137,7 @@ void draw_groups(Choices& choices, Config& config) {
 
 void draw_eagle(Choices& choices, const Rules& rules, Config& config) {
   config.use_eagle = choices.once_in(3);
-  if (!config.use_eagle || !rules.eagle_by_group || choices.once_in(2)) return;
-  for (GroupId group = 0; group < config.groups.size(); ++group) {
-    if (choices.once_in(2)) config.eagle_groups.push_back(group);
-  }
+  if (config.use_eagle && rules.eagle_by_group) draw_eagle_groups(choices, config);
 }
 
 bool is_valid(const Config& config) {
@@ -487,7 +484,7 @@ class Generator final : public GeneratorFor<KVCacheTarget> {
   /// Some blocks; if the state shows keys, those that have one.
   Command evict(Choices& choices, const Observation& now) const {
     EvictBlocks command;
-    for (std::uint32_t count = 1 + skewed(choices, 4); count > 0; --count) {
+    for (std::uint32_t count = draw_length(choices, 4); count > 0; --count) {
       BlockId block = choices.below(config_.num_gpu_blocks);
       for (BlockId tries = 0; now.keys.has_value() && tries < config_.num_gpu_blocks; ++tries) {
         if (!(*now.keys)[block].empty()) break;

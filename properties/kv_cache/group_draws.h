@@ -40,6 +40,14 @@ std::uint32_t common_block_size(const Config& config);
 /// Tokens of one request that fill the pool, about.
 std::uint32_t capacity_of(const Config& config);
 
+/// Mostly some of the groups, else none named: eagle is then one setting for all.
+inline void draw_eagle_groups(Choices& choices, Config& config) {
+  if (choices.once_in(3)) return;
+  for (GroupId group = 0; group < config.groups.size(); ++group) {
+    if (choices.once_in(2)) config.eagle_groups.push_back(group);
+  }
+}
+
 }  // namespace kv_cache
 
 }  // namespace kvfence

@@ -131,7 +131,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
       command.id = draw_name(/*is_new=*/true);
       const std::uint32_t hash_block_size = generator_.config_.hash_block_size;
       std::vector<TokenId>& tokens = command.tokens;
-      const std::uint32_t num_blocks = choices_.once_in(8) ? 0 : 1 + choices_.below(4);
+      const std::uint32_t num_blocks = choices_.once_in(8) ? 0 : draw_length();
       tokens.reserve(std::size_t{num_blocks + 1} * hash_block_size);
       for (std::uint32_t block = 0; block < num_blocks; ++block) {
         const TokenId symbol = choices_.once_in(3) ? 1 : 0;
@@ -158,7 +158,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
       if (choices_.once_in(16)) return num_free + 1 + choices_.below(2);
       if (choices_.once_in(16)) return num_free;
       if (num_free == 0 || choices_.once_in(32)) return 0;
-      return 1 + skewed(choices_, std::min<std::uint32_t>(num_free, 4));
+      return std::min<std::uint32_t>(num_free, draw_length());
     }
 
     GetCachedBlock look_up() {
@@ -167,7 +167,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
       command.index = or_huge(choices_.below(num_hashes() + (choices_.once_in(32) ? 2 : 0) +
                                              (num_hashes() == 0 ? 1 : 0)));
       command.block_size = or_huge(block_size_);
-      command.groups.resize(choices_.once_in(3) ? choices_.below(4) : 1);
+      command.groups.resize(choices_.once_in(3) ? choices_.below(choices_.once_in(8) ? 9 : 4) : 1);
       for (GroupId& group : command.groups) group = skewed(choices_, 3);
       return command;
     }
@@ -228,7 +228,7 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
       return choices_.once_in(1024) ? kHuge - choices_.below(2) : number;
     }
 
-    std::uint32_t draw_length() { return 1 + skewed(choices_, 4); }
+    std::uint32_t draw_length() { return kvfence::draw_length(choices_, 4); }
 
     /// A walk from a random start rather than independent draws, so blocks are mostly distinct, as
     /// under a real engine. A request has as many blocks as hashes.
@@ -309,7 +309,8 @@ class Generator final : public GeneratorFor<BlockPoolTarget> {
 
 Config draw_config(Choices& choices) {
   Config config;
-  config.num_gpu_blocks = choices.once_in(16) ? 1 + choices.below(3) : 4 + choices.below(9);
+  config.num_gpu_blocks =
+      choices.once_in(16) ? 1 + choices.below(3) : 4 + choices.below(choices.once_in(8) ? 33 : 9);
   config.enable_caching = !choices.once_in(16);
   config.enable_kv_cache_events = !choices.once_in(3);
   config.hash_block_size = draw_block_size(choices);

@@ -256,7 +256,7 @@ class Generator final : public GeneratorFor<TieringTarget> {
 
   /// The keys of a request: consecutive ones.
   Keys draw_keys_to_store(Choices& choices) const {
-    const std::uint32_t length = choices.once_in(32) ? 0 : 1 + skewed(choices, 5);
+    const std::uint32_t length = choices.once_in(32) ? 0 : draw_length(choices, 5);
     const Keys doubted = doubted_below();
     if (!doubted.empty() && choices.once_in(3)) return {keys_.one_of(doubted, choices)};
     // A missed key is computed and stored, although a tier may have it.

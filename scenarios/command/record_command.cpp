@@ -56,7 +56,11 @@ int record_command(const RecordCommandOptions& options) {
     throw BadInput("record: --out says where the traces go: a folder, or a file (.kvs, .kvs.gz)");
   }
   const bool is_one_file = is_scenario_name(options.out);
-  is_one_file ? expect_writable({options.out}) : make_out_folder(options.out);
+  if (is_one_file) {
+    expect_writable({options.out});
+  } else {
+    make_out_folder(options.out);
+  }
 
   Progress progress("episodes", options.output.quiet);
   std::optional<std::string> problem;

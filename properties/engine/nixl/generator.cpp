@@ -212,7 +212,7 @@ Record draw_pair(Choices& choices, Config& config) {
       !config.has_device() && rules.finish_drops_by_computed_tokens && choices.once_in(3);
   if (has_windows) draw_groups_of_pair(choices, config);
   config.ranks = config.consumer_ranks = 1 + choices.below(2);
-  const std::uint32_t ratio = 1 + choices.below(2);
+  const std::uint32_t ratio = choices.once_in(8) ? 4 : 1 + choices.below(2);
   (choices.once_in(2) ? config.ranks : config.consumer_ranks) *= ratio;
   constexpr std::array<Seconds, 4> kDeadlines = {0, 5, 12, 30};
   // Reads of a window cannot fail.
