@@ -13,8 +13,8 @@
 namespace kvfence {
 namespace {
 
-/// Limit of consecutive steps that neither compute nor report anything: far more than the two steps
-/// in flight that may separate a cause from its effect.
+/// Limit of consecutive steps that neither compute nor report nor end anything: far more than the
+/// two steps in flight that may separate a cause from its effect.
 constexpr std::uint32_t kStandstillMax = 16;
 
 /// Blocks that are held without requests: the null block.
@@ -101,11 +101,13 @@ class EngineReplay {
 
   void make_step() {
     if (!send(engine::Schedule{})) return;
+    const std::size_t num_ended_before = num_ended_;
     const bool computes = take_plan(seen());
+    const bool has_ended_one = num_ended_ > num_ended_before;
     if (is_over() || !send(engine::Execute{})) return;
     take_transfers(*seen().submitted);
     if (!run_transfers() || !send(engine::Poll{})) return;
-    check_progress(computes || !seen().ended->empty());
+    check_progress(computes || has_ended_one || !seen().ended->empty());
     // After a step without tokens nothing new can be planned.
     while (!is_over() && *seen().num_steps_in_flight > 0 &&
            (!computes || *seen().num_steps_in_flight == config_.max_concurrent_batches)) {

@@ -103,6 +103,14 @@ TEST(EngineReplay, CountsWhatIsRefusedAndWhatNeverFits) {
   EXPECT_EQ(result.completed, 1U);
 }
 
+TEST(EngineReplay, ManyRequestsInARowThatNeverFitAreNoStandstill) {
+  const std::vector<std::vector<std::uint32_t>> ids(20, {1, 2, 3, 4, 5});
+
+  const EngineReplayResult result = in_lockstep(prompts_of(ids), tiny(5));
+
+  EXPECT_EQ(result.never_fit, 20U);
+}
+
 TEST(EngineReplay, ReplaysTheFirstRequestsOnlyAndReportsItsProgress) {
   EngineReplayOptions options = tiny(9);
   options.requests_max = 2;
