@@ -468,9 +468,16 @@ void WorkersOnVirtualDevices::collect(void (Rank::*ask)(std::vector<worker::Ende
     found->ended.is_at_rest &= report.is_at_rest;
   }
   const auto is_over = [&](const Pending& pending) { return pending.num_reports == ranks_.size(); };
-  for (const Direction direction : {Direction::kStore, Direction::kLoad}) {
-    for (const Pending& pending : pending_) {
-      if (is_over(pending) && pending.ended.direction == direction) ended.push_back(pending.ended);
+  if (ranks_.size() == 1) {
+    // The worker's own order.
+    ended.insert(ended.end(), reports.begin(), reports.end());
+  } else {
+    for (const Direction direction : {Direction::kStore, Direction::kLoad}) {
+      for (const Pending& pending : pending_) {
+        if (is_over(pending) && pending.ended.direction == direction) {
+          ended.push_back(pending.ended);
+        }
+      }
     }
   }
   std::erase_if(pending_, is_over);
