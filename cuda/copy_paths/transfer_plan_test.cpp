@@ -109,6 +109,19 @@ TEST(TransferPlan, OverlapIsFound) {
   EXPECT_FALSE(overlaps(plan(Direction::kStore, {{1, 1}, {0}, {2}, {0}}).plan));
 }
 
+TEST(TransferPlan, OffsetsMayNeedMoreThan32Bits) {
+  constexpr std::size_t kPage = std::size_t{1} << 20;
+  const KVLayout gpu = layout(kGpu, 100'000, kPage);
+  const KVLayout cpu = layout(kCpu, 100'000, 3 * kPage);
+  const auto planned =
+      plan_transfer(gpu, cpu, Direction::kLoad, {{9'000, 7}, {50'000}, {2}, {1}}, 3);
+  ASSERT_EQ(planned.refusal, ErrorCode::kNone);
+  EXPECT_EQ(planned.plan.copies, (std::vector<CopyDescriptor>{
+                                     {kGpu + 7'340'032, kCpu + 157'288'497'152, 16},
+                                     {kGpu + 9'437'184'000, kCpu + 157'287'448'576, 16},
+                                 }));
+}
+
 TEST(TransferPlan, SourcesAreDisjointAndRise) {
   Plan plan;
   plan.gpu.groups = {{{0, 32}}};

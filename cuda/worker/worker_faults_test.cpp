@@ -233,6 +233,22 @@ TEST(WorkerFaults, MemoryThatMayStillBeWrittenIsNotGivenBack) {
   }
 }
 
+TEST(WorkerFaults, DescriptorsThatMayStillBeReadAreNotUsedAgain) {
+  for (const Schedule schedule : kSchedules) {
+    WorkerRig rig(with({.function = Function::kEventSynchronize, .code = cudaErrorUnknown},
+                       schedule, CopyPathKind::kKernel));
+    ASSERT_EQ(rig.store(1, scattered()), ErrorCode::kNone);
+    const JobId first[] = {1};
+    EXPECT_EQ(rig.worker().wait(first), cudaErrorUnknown);
+    ASSERT_EQ(rig.poll(1).size(), 1U);
+    ASSERT_EQ(rig.store(2, WorkerRig::spec({1, 3, 7}, {2, 4, 5})), ErrorCode::kNone);
+    ASSERT_EQ(rig.worker().shutdown().size(), 1U);
+    rig.check_all();
+    EXPECT_TRUE(rig.wrong().empty());
+    EXPECT_TRUE(rig.device().is_clean()) << rig.device().report();
+  }
+}
+
 TEST(WorkerFaults, ShutdownDrainsWhatIsInFlightAndDeferred) {
   for (const Schedule schedule : kSchedules) {
     for (const bool has_given_memory : {false, true}) {

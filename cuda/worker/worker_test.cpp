@@ -61,6 +61,33 @@ TEST(Worker, KernelsTakeOnlyWhatIsAligned) {
   EXPECT_FALSE(kernel_can_copy({4096 + 64, 8192 + 72, 48}));
 }
 
+TEST(Worker, AKernelIsReplacedWherePiecesAreNotAligned) {
+  virtual_device::Device device{virtual_device::Options{}};
+  const virtual_device::Installed installed(device);
+  void* gpu = nullptr;
+  ok(cudaMalloc(&gpu, 256));
+  cudaStream_t compute = nullptr;
+  ok(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
+  const auto opened =
+      Worker::open({.gpu_layout = {.tensors = {{reinterpret_cast<std::uintptr_t>(gpu), 4, 40, 40}},
+                                   .groups = {{{0, 40}}}},
+                    .num_cpu_blocks = 2,
+                    .compute_stream = compute,
+                    .only_path = CopyPathKind::kKernel});
+  ASSERT_EQ(opened.refusal, "");
+  ASSERT_EQ(opened.worker->store(1, WorkerRig::spec({1}, {1})), ErrorCode::kNone);
+  const auto results = opened.worker->shutdown();
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].code, cudaSuccess);
+}
+
+TEST(Worker, HostMemoryMayNeedMoreThan32Bits) {
+  constexpr std::size_t kPage = std::size_t{1} << 20;
+  const KVLayout layout{.tensors = {{0, 8, kPage, kPage}, {8 * kPage, 8, kPage, kPage}},
+                        .groups = {{{0, 16}, {1, 16}}}};
+  EXPECT_EQ(cpu_memory_bytes(layout, 10'000, 4), 83'886'080'000U);
+}
+
 TEST(Worker, BuffersAreUsedAgainWhereTheyAreLargeEnough) {
   virtual_device::Device device{virtual_device::Options{}};
   const virtual_device::Installed installed(device);
