@@ -603,7 +603,17 @@ std::string InputError::to_text() const {
     out += std::to_string(position.line) + ":" + std::to_string(position.column) + ":";
   }
   if (!out.empty()) out += ' ';
-  return out + "found " + found + ", expected " + expected;
+  out += "found ";
+  // A word of a damaged file may be as long as the file.
+  constexpr std::size_t kFoundBytesMax = 400;
+  if (found.size() <= kFoundBytesMax) {
+    out += found;
+  } else {
+    std::size_t cut = kFoundBytesMax;
+    while (cut > 0 && (static_cast<unsigned char>(found[cut]) & 0xC0U) == 0x80U) --cut;
+    out.append(found, 0, cut).append("...");
+  }
+  return out + ", expected " + expected;
 }
 
 Parsed<Line> parse_line(std::string_view text, std::string_view file, std::uint32_t line_number) {

@@ -455,6 +455,9 @@ TEST(InputError, LeavesOutWhatItDoesNotKnow) {
   EXPECT_EQ((InputError{"a.kvs", {3, 5}, "x", "y"}.to_text()), "a.kvs:3:5: found x, expected y");
   EXPECT_EQ((InputError{"", {3, 5}, "x", "y"}.to_text()), "3:5: found x, expected y");
   EXPECT_EQ((InputError{"a.kvs", {}, "x", "y"}.to_text()), "a.kvs: found x, expected y");
+  // Cut between two characters.
+  EXPECT_EQ((InputError{"", {}, string(399, 'x') + "\xc3\xa4" + string(1000, 'x'), "y"}.to_text()),
+            "found " + string(399, 'x') + "..., expected y");
   EXPECT_EQ((InputError{"", {}, "x", "y"}.to_text()), "found x, expected y");
 }
 

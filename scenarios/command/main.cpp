@@ -215,7 +215,7 @@ class ReplayCommandLine {
         "write the figures over time (with --curve: the curve; for engine: one row per request)",
         "FILE");
     of_some_targets_.emplace_back(
-        all.named("--svg", options.svg_file, "draw the same figures", "FILE"),
+        all.named("--svg", options.svg_file, "draw the same figures; not for engine", "FILE"),
         Targets{kBlockPool, kScheduler, kOffload});
     all.planted_bug(options.subject.planted_bug);
     all.memory_limit(options.subject);
