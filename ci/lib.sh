@@ -2,6 +2,14 @@
 # It changes to the root of the repository, so every path below and in its users is relative to it.
 
 set -euo pipefail
+
+# --help prints the comment at the head of the script.
+case "${1:-}" in
+  -h | --help)
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf '%s\n' "$*"; }

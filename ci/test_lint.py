@@ -236,6 +236,17 @@ class ShellTest(unittest.TestCase):
                 done = subprocess.run(["bash", "-n", str(tree.ROOT / path)], capture_output=True, check=False)
                 self.assertEqual((0, b""), (done.returncode, done.stderr))
 
+    def test_help_is_shown_and_nothing_is_run(self):
+        scripts = [path for path in sorted((tree.ROOT / "ci").iterdir())
+                   if path.is_file() and '/lib.sh"\n' in path.read_text() and path.name != "test_lint.py"]
+        self.assertGreater(len(scripts), 5)
+        for path in scripts:
+            with self.subTest(path=path.name):
+                done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=5, check=False)
+                self.assertEqual((0, ""), (done.returncode, done.stderr))
+                self.assertIn(f"\n  ci/{path.name}", done.stdout)
+                self.assertNotIn("lib.sh", done.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()
