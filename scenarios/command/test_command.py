@@ -446,6 +446,15 @@ class Run(Command):
         self.assertRegex(done.stdout, r"expected\s+\[2\]")
         self.assertRegex(done.stdout, r"actual\s+\[1\]")
 
+    def test_the_examples_of_the_documents_pass(self):
+        num_examples = 0
+        for document in ("contract/line_language.md", "scenarios/writing_scenarios.md"):
+            for example in re.findall(r"^```\n(.*?)^```", (HERE.parent / document).read_text(), re.M | re.S):
+                if re.search("^target ", example, re.M):
+                    num_examples += 1
+                    self.expect(AGREE, "run", self.write("example.kvs", example))
+        self.assertGreaterEqual(num_examples, 8)
+
     def test_folders_and_the_sum_in_json(self):
         self.write("a.kvs", "target block_pool", "get_new_blocks num_blocks=1")
         self.write("b.kvs", "target kv_cache", "new_step_starts")
