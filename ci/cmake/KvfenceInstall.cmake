@@ -26,10 +26,14 @@ install(FILES ${pages}/kvfence DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-complet
 install(FILES ${pages}/_kvfence DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 install(FILES ${pages}/kvfence.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
-install(FILES LICENSE README.md CHANGELOG.md contract/line_language.md scenarios/writing_scenarios.md
-  DESTINATION ${CMAKE_INSTALL_DOCDIR})
-set(adapters README.md targets.md minimal_pool.py block_pool_target.py line_language.py session.py wire.py)
+# Documents have the places that they have in the repository, so that their links hold.
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+foreach(document IN ITEMS contract/line_language.md scenarios/writing_scenarios.md scenarios/audit/README.md)
+  get_filename_component(folder ${document} DIRECTORY)
+  install(FILES ${document} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+endforeach()
+set(adapters README.md targets.md differences.md minimal_pool.py block_pool_target.py line_language.py session.py wire.py)
 list(TRANSFORM adapters PREPEND scenarios/adapters/)
-install(FILES ${adapters} DESTINATION ${CMAKE_INSTALL_DOCDIR}/adapters)
-install(DIRECTORY scenarios/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING
-  PATTERN "*.cpp" PATTERN "*.h" PATTERN "CMakeLists.txt" PATTERN "README.md")
+install(FILES ${adapters} DESTINATION ${CMAKE_INSTALL_DOCDIR}/scenarios/adapters)
+install(DIRECTORY scenarios/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/scenarios FILES_MATCHING
+  PATTERN "*.cpp" PATTERN "*.h" PATTERN "CMakeLists.txt" PATTERN "README.md" PATTERN "my_indexer.py")

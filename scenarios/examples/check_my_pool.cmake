@@ -48,18 +48,33 @@ foreach(header IN LISTS entries headers)
   endforeach()
 endforeach()
 foreach(file IN ITEMS man/man1/kvfence.1 bash-completion/completions/kvfence zsh/site-functions/_kvfence
-    fish/vendor_completions.d/kvfence.fish doc/kvfence/LICENSE doc/kvfence/README.md doc/kvfence/adapters/README.md
-    doc/kvfence/adapters/targets.md)
+    fish/vendor_completions.d/kvfence.fish doc/kvfence/LICENSE doc/kvfence/README.md
+    doc/kvfence/scenarios/adapters/targets.md doc/kvfence/scenarios/examples/my_indexer/my_indexer.py)
   if(NOT EXISTS ${PREFIX}/share/${file})
     message(FATAL_ERROR "expected share/${file} in ${PREFIX}, found none")
   endif()
 endforeach()
+file(GLOB_RECURSE documents ${PREFIX}/share/doc/kvfence/*.md)
+foreach(document IN LISTS documents)
+  get_filename_component(folder ${document} DIRECTORY)
+  file(READ ${document} text)
+  # Not those to the Internet, nor a lambda's "](".
+  string(REPLACE "](" "<to>" text "${text}")
+  string(REGEX REPLACE "[][;]" " " text "${text}")  # they mean something in a list
+  string(REGEX MATCHALL "<to>[^():# ]+" links "${text}")
+  foreach(link IN LISTS links)
+    string(REPLACE "<to>" "" link "${link}")
+    if(NOT EXISTS ${folder}/${link} AND NOT link MATCHES "^https?$|^const$")
+      message(FATAL_ERROR "${document}: found a link to ${link}, expected a file that is installed")
+    endif()
+  endforeach()
+endforeach()
 run_expecting(0 ${PREFIX}/bin/kvfence --version)
 # The template of a child runs as it is installed.
 run_expecting(0 ${PREFIX}/bin/kvfence check --target block_pool --commands 1000 --sut
-  "python3 -B '${PREFIX}/share/doc/kvfence/adapters/minimal_pool.py'")
+  "python3 -B '${PREFIX}/share/doc/kvfence/scenarios/adapters/minimal_pool.py'")
 
-file(COPY ${PREFIX}/share/doc/kvfence/examples/my_pool/ DESTINATION ${FOLDER}/source)
+file(COPY ${PREFIX}/share/doc/kvfence/scenarios/examples/my_pool/ DESTINATION ${FOLDER}/source)
 set(chosen "")
 if(GENERATOR)
   list(APPEND chosen -G ${GENERATOR})
