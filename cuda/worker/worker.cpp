@@ -1,6 +1,7 @@
 #include "cuda/worker/worker.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "contract/core/lists.h"
@@ -28,13 +29,48 @@ KVLayout lay_out_cpu(const KVLayout& gpu, std::size_t num_cpu_blocks, std::size_
   return cpu;
 }
 
+/// Nothing, or why blocks of this layout would be copied from or to what is not theirs.
+std::string check(const KVLayout& layout) {
+  if (layout.tensors.empty()) return "a layout without tensors";
+  for (const PageTensor& tensor : layout.tensors) {
+    if (tensor.num_blocks != layout.tensors.front().num_blocks) {
+      return "tensors of different numbers of blocks";
+    }
+    if (tensor.page_bytes > tensor.block_stride) return "pages overlap";
+  }
+  for (const std::vector<PageRef>& group : layout.groups) {
+    for (const PageRef& ref : group) {
+      if (ref.tensor_index >= layout.tensors.size()) return "a group of a tensor that is not there";
+      if (ref.unpadded_page_bytes > layout.tensors[ref.tensor_index].page_bytes) {
+        return "an unpadded page that is longer than the page";
+      }
+    }
+  }
+  return {};
+}
+
+/// Whether an address reaches all host blocks.
+bool can_lay_out_cpu(const KVLayout& gpu, std::size_t num_cpu_blocks, std::size_t factor) {
+  std::size_t left = std::numeric_limits<std::size_t>::max() / 2;
+  for (const PageTensor& tensor : gpu.tensors) {
+    if (tensor.page_bytes == 0) continue;
+    if (num_cpu_blocks > left / tensor.page_bytes / factor) return false;
+    left -= num_cpu_blocks * tensor.page_bytes * factor;
+  }
+  return true;
+}
+
 std::string check(const WorkerOptions& options) {
-  if (options.gpu_layout.tensors.empty()) return "a layout without tensors";
+  const std::string refusal = check(options.gpu_layout);
+  if (!refusal.empty()) return refusal;
   if (options.num_cpu_blocks == 0) return "no host blocks";
   if (options.block_size_factor == 0) return "block_size_factor is 0";
   if (options.copy.batch_entries_max == 0) return "batch_entries_max is 0";
   if (reinterpret_cast<std::uintptr_t>(options.compute_stream) <= 2) {
     return "the compute stream is a default stream: expected one of its own";
+  }
+  if (!can_lay_out_cpu(options.gpu_layout, options.num_cpu_blocks, options.block_size_factor)) {
+    return "more host blocks than can have addresses";
   }
   const std::size_t needed =
       cpu_memory_bytes(options.gpu_layout, options.num_cpu_blocks, options.block_size_factor);

@@ -222,9 +222,25 @@ TEST(Worker, OptionsThatMakeNoSenseAreRefused) {
   wrong.block_size_factor = 0;
   EXPECT_EQ(Worker::open(wrong).refusal, "block_size_factor is 0");
   wrong = right;
+  wrong.gpu_layout.tensors.push_back({8192, 4, 64, 64});
+  EXPECT_EQ(Worker::open(wrong).refusal, "tensors of different numbers of blocks");
+  wrong = right;
+  wrong.gpu_layout.tensors[0].page_bytes = 65;
+  EXPECT_EQ(Worker::open(wrong).refusal, "pages overlap");
+  wrong = right;
+  wrong.gpu_layout.groups[0][0].tensor_index = 1;
+  EXPECT_EQ(Worker::open(wrong).refusal, "a group of a tensor that is not there");
+  wrong = right;
+  wrong.gpu_layout.groups[0][0].unpadded_page_bytes = 65;
+  EXPECT_EQ(Worker::open(wrong).refusal, "an unpadded page that is longer than the page");
+  wrong = right;
+  wrong = right;
   std::array<std::byte, 100> memory{};
   wrong.cpu_memory = memory;
   EXPECT_EQ(Worker::open(wrong).refusal, "host memory of 100 bytes, expected 128");
+  // The product wraps around to 0 bytes, which would do.
+  wrong.num_cpu_blocks = std::size_t{1} << 58;
+  EXPECT_EQ(Worker::open(wrong).refusal, "more host blocks than can have addresses");
 }
 
 }  // namespace
