@@ -117,6 +117,24 @@ TEST(KVLayout, GroupsThatShareATensorShareOneEntry) {
   EXPECT_EQ(found.layout.groups[1][0].unpadded_page_bytes, 48U);
 }
 
+TEST(KVLayout, TheStrideOfADimensionOfOneElementDoesNotMatter) {
+  for (const std::size_t stride : {std::size_t{0}, std::size_t{999}}) {
+    const auto found = discover({attention({0, 2, {1, kBlocks, 32}, {stride, 32, 1}}, 64, 0, 1)});
+    ASSERT_EQ(found.refusal, "");
+    EXPECT_EQ(found.layout.tensors.size(), 1U);
+  }
+  const auto one = discover_layout(std::vector{attention({0, 2, {1, 32}, {999, 1}}, 64)},
+                                   /*num_blocks=*/1, /*num_groups=*/1);
+  ASSERT_EQ(one.refusal, "");
+  EXPECT_EQ(one.layout.tensors[0].block_stride, 64U);
+}
+
+TEST(KVLayout, TensorsMayBeRegisteredInAnyOrderOfAddresses) {
+  const LayerTensors high = attention({8192, 1, {kBlocks, 64}, {64, 1}}, 64);
+  const LayerTensors low = attention({4096, 1, {kBlocks, 64}, {64, 1}}, 64);
+  EXPECT_EQ(discover({high, low}).refusal, "");
+}
+
 TEST(KVLayout, InterleavedPagesAreNotOverlap) {
   const LayerTensors a = attention({0, 1, {kBlocks, 32}, {96, 1}}, 32);
   LayerTensors b = attention({32, 1, {kBlocks, 64}, {96, 1}}, 64);
@@ -135,7 +153,17 @@ TEST(KVLayout, WhatHasNoBlockDimensionIsRefused) {
   expect_refused({attention({0, 1, {}, {}}, 8)}, "expected a shape");
   expect_refused({attention({0, 1, {2, 3, kBlocks, 4}, {96, 32, 4, 1}}, 8, 0, 2)},
                  "blocks are at physical dimension 2");
+  expect_refused({attention({0, 1, {3, kBlocks, 4}, {32, 4, 1}}, 12, 0, 1)},
+                 "blocks are at physical dimension 1");
+  expect_refused({attention({0, 1, {2, kBlocks, 4}, {32, 4, 1}}, 9, 8, 1)}, "odd number of bytes");
+  expect_refused({attention({0, 1, {2, kBlocks, 4}, {32, 4, 1}}, 8, 7, 1)}, "odd number of bytes");
   LayerTensors layer = attention({0, 1, {kBlocks, kBlocks}, {kBlocks, 1}}, 8);
+  layer.group = 1;
+  expect_refused({layer}, "no such group");
+  layer.group = 0;
+  layer.unpadded_page_bytes = 0;
+  expect_refused({layer}, "an empty page");
+  layer.unpadded_page_bytes = 8;
   layer.block_dim = 0;
   EXPECT_EQ(discover({layer}).refusal, "");
   layer.block_dim = 2;
@@ -152,6 +180,10 @@ TEST(KVLayout, PagesThatOverlapAreRefused) {
   expect_refused({attention({0, 1, {kBlocks, 64}, {64, 1}}, 96, 64)}, "pages overlap: of 96 bytes");
   expect_refused({attention({0, 1, {kBlocks, 64}, {96, 1}}, 96, 48)}, "a block takes 64 bytes");
   expect_refused({attention({0, 1, {kBlocks, 64}, {96, 1}}, 64, 80)}, "the unpadded page has 80");
+  // At one address, but pages of another length.
+  expect_refused({attention({0, 1, {kBlocks, 64}, {96, 1}}, 96, 64),
+                  attention({0, 1, {kBlocks, 64}, {96, 1}}, 64)},
+                 "pages overlap those of layer a");
 }
 
 }  // namespace
