@@ -117,6 +117,9 @@ class Session {
     return now_;
   }
 
+  /// The names that the command declares are known from now on; the implementation does not see it.
+  void only_declare(const Command& command) { world_->apply(command); }
+
   const Observation& now() const { return now_; }
   const World& world() const { return *world_; }
 

@@ -131,7 +131,7 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     command.block_index = choices.once_in(2) ? choices.below(2 * config_.block_size_factor) : 0;
     const std::uint32_t skipped = command.block_index % config_.block_size_factor;
     const std::uint32_t num_places = config_.num_cpu_blocks * config_.block_size_factor;
-    std::uint32_t count = 1 + skewed(choices, 4);
+    std::uint32_t count = draw_length(choices, 4);
     if (choices.once_in(24)) count = 0;
     count = std::min({count, config_.num_gpu_blocks, num_places - skipped});
     command.gpu_blocks = some_of(
@@ -152,6 +152,9 @@ class Generator final : public GeneratorFor<WorkerTarget> {
     if (choices.once_in(48)) command.cpu_blocks.push_back(choices.below(config_.num_cpu_blocks));
     if (!command.gpu_blocks.empty() && choices.once_in(48)) {
       command.gpu_blocks.front() = config_.num_gpu_blocks + choices.below(2);
+    }
+    if (!command.cpu_blocks.empty() && choices.once_in(48)) {
+      command.cpu_blocks.back() = config_.num_cpu_blocks + choices.below(2);
     }
     if (choices.once_in(32)) command.has_event = false;
     return command;
@@ -228,8 +231,9 @@ Config draw_config(Choices& choices) {
   Config config;
   config.layout = pick(choices, kLayouts);
   config.path = pick(choices, kPaths);
-  config.num_gpu_blocks = 2 + choices.below(7);
-  config.num_cpu_blocks = 1 + choices.below(6);
+  const bool is_large = choices.once_in(8);
+  config.num_gpu_blocks = 2 + choices.below(is_large ? 31 : 7);
+  config.num_cpu_blocks = 1 + choices.below(is_large ? 31 : 6);
   config.block_size_factor = 1 + choices.below(3);
   config.batch_entries_max = choices.once_in(2) ? 1 + choices.below(4) : 64;
   config.host_address_differs = choices.once_in(4);

@@ -138,6 +138,12 @@ int show_replay(const ReplayCommandOptions& options, const Report& report,
     std::printf("%s", to_text(report).c_str());
   }
   if (!is_saved) return exit_code::kBadInput;
+  // Sides that were never asked must not look like sides that agree.
+  if (report.commands == 0) {
+    std::fprintf(stderr, "kvfence: %s: nothing was replayed, expected a request that fits\n",
+                 options.file.c_str());
+    return exit_code::kCannotRun;
+  }
   return report.disagreements == 0 ? exit_code::kAgree : exit_code::kDisagreement;
 }
 

@@ -753,6 +753,10 @@ class Replay(Command):
                     "--planted-bug", "free_reverses_list", "--out", "a/new/folder")
         self.assertTrue(list((self.folder / "a/new/folder").glob("*.shrunk.kvs")))
 
+    def test_traffic_that_never_fits_is_no_agreement(self):
+        done = self.expect(CANNOT_RUN, "replay", str(EXCERPT), "--gpu-blocks", "2", "--lockstep", "--requests", "5")
+        self.assertIn("nothing was replayed", done.stderr)
+
     def test_a_number_that_must_be_positive(self):
         done = self.expect(BAD_INPUT, "replay", str(EXCERPT), "--gpu-blocks", "0")
         self.assertIn("--gpu-blocks: found '0', expected more than 0\n", done.stderr)
