@@ -177,27 +177,28 @@ int replay_curve(const ReplayCommandOptions& options, const Sides& sides,
                                     sides.actual.get(), progress.callback());
   progress.clear();
   const MooncakeTotals totals = totals_of(requests);
-  Json object = {{"requests", requests.size()},
-                 {"blocks", totals.num_blocks},
-                 {"hit_rate_max", totals.hit_rate_max()},
-                 {"seconds", progress.seconds()},
-                 {"disagreements", 0},
-                 {"curve", Json::array()}};
+  // It is over at the first size that diverged.
+  const TrafficReplayResult& last = curve.back().result;
+  Report report = make_report(block_pool_sides(), options, sides, last, progress.seconds());
+  report.commands = 0;
+  Json figures = {{"requests", requests.size()},
+                  {"blocks", totals.num_blocks},
+                  {"hit_rate_max", totals.hit_rate_max()},
+                  {"curve", Json::array()}};
   for (const HitRatePoint& point : curve) {
-    object["curve"].push_back({{"gpu_blocks", point.gpu_blocks},
-                               {"hits", point.result.hits},
-                               {"hit_rate", point.result.hit_rate()},
-                               {"evictions", point.result.evictions},
-                               {"too_large", point.result.too_large}});
-    if (point.result.divergence) object["disagreements"] = 1;
+    report.commands += point.result.commands;
+    figures["curve"].push_back({{"gpu_blocks", point.gpu_blocks},
+                                {"hits", point.result.hits},
+                                {"hit_rate", point.result.hit_rate()},
+                                {"evictions", point.result.evictions},
+                                {"too_large", point.result.too_large}});
   }
-  if (options.output.json) {
-    print_json(object);
-  } else {
-    std::printf("%s", to_table(curve, totals).c_str());
-  }
-  if (!write_pictures(options, to_csv(curve), to_svg(curve, totals))) return exit_code::kBadInput;
-  return object["disagreements"] == 0 ? exit_code::kAgree : exit_code::kDisagreement;
+  save_divergence(options, last.scenario, report);
+  return show_replay(options, report,
+                     {.csv = to_csv(curve),
+                      .svg = to_svg(curve, totals),
+                      .json = figures.dump(),
+                      .text = to_table(curve, totals) + "\n"});
 }
 
 int replay_pool(const ReplayCommandOptions& options) {

@@ -101,10 +101,9 @@ std::string to_table(std::span<const HitRatePoint> curve, const MooncakeTotals& 
   for (const HitRatePoint& point : curve) {
     const TrafficReplayResult& result = point.result;
     const auto num_marks = static_cast<std::size_t>(std::lround(result.hit_rate() * kBarWidth));
-    out += formatted("%10u %9s %10llu %10llu %9zu  %s%s\n", point.gpu_blocks,
+    out += formatted("%10u %9s %10llu %10llu %9zu  %s\n", point.gpu_blocks,
                      percent(result.hit_rate()).c_str(), wide(result.hits), wide(result.evictions),
-                     result.too_large, std::string(num_marks, '#').c_str(),
-                     result.divergence ? "  DISAGREEMENT" : "");
+                     result.too_large, std::string(num_marks, '#').c_str());
   }
   out += formatted("%10s %9s %10llu\n", "no limit", percent(totals.hit_rate_max()).c_str(),
                    wide(totals.num_blocks - totals.num_distinct_blocks));
