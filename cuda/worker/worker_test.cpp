@@ -234,7 +234,6 @@ TEST(Worker, OptionsThatMakeNoSenseAreRefused) {
   wrong.gpu_layout.groups[0][0].unpadded_page_bytes = 65;
   EXPECT_EQ(Worker::open(wrong).refusal, "an unpadded page that is longer than the page");
   wrong = right;
-  wrong = right;
   std::array<std::byte, 100> memory{};
   wrong.cpu_memory = memory;
   EXPECT_EQ(Worker::open(wrong).refusal, "host memory of 100 bytes, expected 128");

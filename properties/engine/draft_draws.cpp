@@ -100,9 +100,7 @@ void draw_drafts(Choices& choices, Config& config) {
 
 void draw_eagle_and_drafts(Choices& choices, Config& config) {
   config.use_eagle = choices.once_in(6);
-  if (config.use_eagle && rules_of(config.profile).eagle_by_group) {
-    kv_cache::draw_eagle_groups(choices, config);
-  }
+  kv_cache::draw_eagle_groups(choices, config);
   draw_drafts(choices, config);
 }
 

@@ -135,11 +135,6 @@ void draw_groups(Choices& choices, Config& config) {
   config.groups = usual_groups(choices, small, large, config.enable_caching);
 }
 
-void draw_eagle(Choices& choices, const Rules& rules, Config& config) {
-  config.use_eagle = choices.once_in(3);
-  if (config.use_eagle && rules.eagle_by_group) draw_eagle_groups(choices, config);
-}
-
 bool is_valid(const Config& config) {
   return static_cast<bool>(KVCacheTarget::prepare(config, {}, {}));
 }
@@ -612,7 +607,8 @@ Config draw_config(Choices& choices) {
   }
   const Rules rules = rules_of(config.profile);
   draw_groups(choices, config);
-  draw_eagle(choices, rules, config);
+  config.use_eagle = choices.once_in(3);
+  draw_eagle_groups(choices, config);
   if (rules.sliding_window_mask && choices.once_in(3)) {
     config.retention_interval = common_block_size(config) * choices.below(4);
   }

@@ -40,9 +40,10 @@ std::uint32_t common_block_size(const Config& config);
 /// Tokens of one request that fill the pool, about.
 std::uint32_t capacity_of(const Config& config);
 
-/// Mostly some of the groups, else none named: eagle is then one setting for all.
+/// With eagle, under rules that name groups: mostly some of them, else none, so that eagle is one
+/// setting for all.
 inline void draw_eagle_groups(Choices& choices, Config& config) {
-  if (choices.once_in(3)) return;
+  if (!config.use_eagle || !rules_of(config.profile).eagle_by_group || choices.once_in(3)) return;
   for (GroupId group = 0; group < config.groups.size(); ++group) {
     if (choices.once_in(2)) config.eagle_groups.push_back(group);
   }

@@ -191,8 +191,9 @@ void audit_live(const AuditCommandOptions& options, audit::Auditor& auditor) {
     arrivals.clear();
     rejected.clear();
     subscriber->receive(is_over ? 0 : kPollMilliseconds, arrivals, rejected);
-    if (is_over)
-      num_waiting -= arrivals.empty() ? num_waiting : std::min(num_waiting, arrivals.size());
+    if (is_over) {
+      num_waiting = arrivals.empty() ? 0 : num_waiting - std::min(num_waiting, arrivals.size());
+    }
     for (const auto& [engine, found] : rejected) auditor.reject(engine, found);
     for (const audit::Arrival& arrival : arrivals) {
       if (const std::optional<std::uint64_t> first = auditor.missing_before(arrival)) {
