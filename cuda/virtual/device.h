@@ -196,6 +196,8 @@ class Device {
   void give_back(const Allocation& allocation);
 
   // device_streams.cpp
+  /// The answer of a query, and the last error.
+  cudaError_t not_ready();
   cudaError_t query(const Moment& moment, const Clock& clock, std::uint32_t& num_polls,
                     std::uint32_t& num_spurious);
 
@@ -211,6 +213,8 @@ class Device {
   std::uint64_t call_ = 0;
   Function function_ = Function::kDeviceSynchronize;  ///< of the call in progress
   Label label_;
+  /// For cudaGetLastError: only of queries, since other errors are failures that a caller sees.
+  cudaError_t last_error_ = cudaSuccess;
   std::vector<Fault> injected_;  ///< nth counts from the start of the run
   std::optional<Fault> fault_;   ///< of the call in progress
   std::vector<Copy> copies_;     ///< of the call in progress

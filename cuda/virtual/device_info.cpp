@@ -92,6 +92,9 @@ const char* cudaGetErrorName(cudaError_t error) {
   }
   return "unrecognized error code";
 }
+
+cudaError_t cudaGetLastError() { return std::exchange(current().last_error_, cudaSuccess); }
+
 }  // extern "C"
 
 }  // namespace kvfence::virtual_device

@@ -5,6 +5,12 @@
 
 namespace kvfence::virtual_device {
 
+cudaError_t Device::not_ready() {
+  ++counters_.num_not_ready;
+  last_error_ = cudaErrorNotReady;
+  return last_error_;
+}
+
 cudaError_t Device::query(const Moment& moment, const Clock& clock, std::uint32_t& num_polls,
                           std::uint32_t& num_spurious) {
   bool is_over = queue_.is_over(moment);
@@ -17,10 +23,7 @@ cudaError_t Device::query(const Moment& moment, const Clock& clock, std::uint32_
     ++counters_.num_spurious;
     is_over = false;
   }
-  if (!is_over) {
-    ++counters_.num_not_ready;
-    return cudaErrorNotReady;
-  }
+  if (!is_over) return not_ready();
   num_polls = 0;
   num_spurious = 0;
   add_to_story(StoryEntry::Kind::kHostSaw, kHost, 0, moment);
@@ -156,8 +159,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!state->is_recorded) return cudaSuccess;
   if (state->num_late > 0 && device.queue_.is_over(state->moment)) {
     --state->num_late;
-    ++device.counters_.num_not_ready;
-    return cudaErrorNotReady;
+    return device.not_ready();
   }
   return device.query(state->moment, state->clock, state->num_polls, state->num_spurious);
 }

@@ -282,6 +282,9 @@ void Worker::poll(std::vector<TransferResult>& results) {
       results.push_back(finish(transfers.front()));
       transfers.pop_front();
     }
+    // "Not ready" is the thread's last error until then, and the caller's next check would take it
+    // for a failure of its own.
+    if (!transfers.empty()) static_cast<void>(cudaGetLastError());
   }
 }
 

@@ -103,7 +103,8 @@ class Worker {
   /// Enqueues the deferred stores, after the compute stream as it is now.
   void begin_step();
   /// Appends what is over, each transfer once: stores, then loads, each in the order of
-  /// submission. Never blocks. An error is in the result.
+  /// submission. Never blocks. An error is in the result; while something is in flight,
+  /// cudaGetLastError has none after the call.
   void poll(std::vector<TransferResult>& results);
   /// Blocks until these transfers are over; unknown ids are ignored. Deferred stores are enqueued
   /// first if one is among them. poll() reports them. Returns the first error of waiting.

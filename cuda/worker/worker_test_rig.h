@@ -207,6 +207,7 @@ class WorkerRig {
     std::vector<TransferResult> results;
     for (int polls = 0; results.size() < count && polls < 10000; ++polls) {
       worker_->poll(results);
+      EXPECT_EQ(cudaGetLastError(), cudaSuccess);
       if (results.size() < count) advance_if_commanded();
     }
     return results;

@@ -98,6 +98,7 @@ cudaError_t cudaRuntimeGetVersion(int* runtimeVersion);
 cudaError_t cudaDriverGetVersion(int* driverVersion);
 cudaError_t cudaDeviceSynchronize();
 const char* cudaGetErrorName(cudaError_t error);
+cudaError_t cudaGetLastError();
 
 cudaError_t cudaMalloc(void** devPtr, std::size_t size);
 cudaError_t cudaFree(void* devPtr);
