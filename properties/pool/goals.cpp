@@ -30,6 +30,7 @@ constexpr Goal kGoals[] = {
     {"merged_hash_cached", "a block larger than hash_block_size got its merged hash"},
     {"block_masked_out", "cache_full_blocks passed over a masked block"},
     {"null_block_in_list", "an accepted list held the null block"},
+    {"long_list", "an accepted list held more than eight blocks"},
     {"freed_block_stays_referenced", "a freed block had another holder"},
     {"free_prepended", "freed blocks joined the head of the queue"},
     {"referenced_block_evicted", "evict_blocks took the key of a referenced block"},
@@ -110,6 +111,7 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
     add("hit_on_free_block_then_touch", hit_is_touched);
     add("block_touched_twice", is_touched_twice);
     add("null_block_in_list", contains(command.blocks, kNullBlockId));
+    count_length(command.blocks);
   }
 
   void count(const CacheFullBlocks& command) {
@@ -139,12 +141,14 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
     const std::size_t num_freed = command.blocks.size() - num_null;
     const std::size_t num_queued = after().num_free_blocks - before().num_free_blocks;
     add("null_block_in_list", num_null > 0);
+    count_length(command.blocks);
     add("freed_block_stays_referenced", num_queued < num_freed);
     add("free_prepended", command.prepend && num_queued > 0);
   }
 
   void count(const EvictBlocks& command) {
     add("null_block_in_list", contains(command.blocks, kNullBlockId));
+    count_length(command.blocks);
     add("free_block_evicted", after().num_cached < before().num_cached);
     if (!before().ref_cnts.has_value() || !before().keys.has_value()) return;
     add("referenced_block_evicted", std::ranges::any_of(command.blocks, [&](BlockId block) {
@@ -171,6 +175,9 @@ class Counter : public GoalCounter<BlockPoolTarget, kGoals> {
                               [](const auto& keys) { return keys.has_value(); }));
     }
   }
+
+ private:
+  void count_length(const std::vector<BlockId>& blocks) { add("long_list", blocks.size() > 8); }
 };
 
 }  // namespace
