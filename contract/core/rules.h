@@ -23,6 +23,7 @@ struct Rules {
   bool unhashed_blocks_first = false;
   bool eagle_by_group = false;
   bool mamba_align_keeps_blocks = false;
+  bool mamba_align_loads = false;
   bool sink_groups = true;
   bool events_carry_spec = false;
   bool external_blocks_after_hits = false;
@@ -59,7 +60,7 @@ struct RuleField {
 };
 
 /// Every rule by name: what the config line, `kvfence list` and the documentation iterate.
-inline constexpr std::array<RuleField, 32> kRuleFields = {{
+inline constexpr std::array<RuleField, 33> kRuleFields = {{
     // Source: vLLM v0.23.0 v1/core/block_pool.py free_blocks; absent in v0.19.0.
     {"free_blocks_prepend", &Rules::free_blocks_prepend, true,
      "free_blocks takes prepend=true: freed blocks go to the head of the free queue"},
@@ -93,6 +94,9 @@ inline constexpr std::array<RuleField, 32> kRuleFields = {{
     // MambaManager.allocate_new_blocks.
     {"mamba_align_keeps_blocks", &Rules::mamba_align_keeps_blocks, true,
      "Mamba align leaves a table alone that is longer than needed"},
+    // The split of a prefill counts external tokens; before, upstream asserts that there are none.
+    // Source: vLLM v0.23.0 v1/core/sched/scheduler.py _mamba_block_aligned_split.
+    {"mamba_align_loads", &Rules::mamba_align_loads, true, "Mamba align goes with a connector"},
     // Source: vLLM v0.19.0 v1/core/single_type_kv_cache_manager.py SinkFullAttentionManager; that
     // of v0.23.0 raises TypeError at construction (scheduler_block_size).
     {"sink_groups", &Rules::sink_groups, false, "groups with an attention sink can be built"},

@@ -353,9 +353,8 @@ TEST(EngineSetup, RefusesGroupsOfAnotherKind) {
             "found a group of another kind, expected full attention or a sliding window");
 }
 
-TEST(EngineSetup, RefusesMambaInAlignModeUnderAConnectorWhereverItStands) {
+TEST(EngineSetup, RefusesMambaInAlignModeUnderAConnectorOfV019WhereverItStands) {
   Config config = config_of(Assembly::kScheduler);
-  config.profile = Profile::kV023;
   const KVCacheSpec aligned = {
       .kind = KVCacheSpecKind::kMamba, .block_size = 4, .mamba_align = true};
   for (const std::size_t place : {0U, 1U}) {
@@ -364,8 +363,11 @@ TEST(EngineSetup, RefusesMambaInAlignModeUnderAConnectorWhereverItStands) {
     config.connectors->clear();
     EXPECT_EQ(error_of(config), "");
     config.connectors->emplace_back(engine::ScriptedRecord());
+    config.profile = Profile::kV019;
     EXPECT_NE(error_of(config).find("no connector with a Mamba group in align mode"),
               std::string::npos);
+    config.profile = Profile::kV023;
+    EXPECT_EQ(error_of(config), "");
   }
 }
 

@@ -35,7 +35,9 @@ std::optional<std::string> check_config(const SchedulerConfig& config, bool has_
       return "no cross attention: a scheduler has no encoder inputs";
     }
     if (group.kind != KVCacheSpecKind::kMamba || !group.mamba_align) continue;
-    if (has_connector) return "no connector with a Mamba group in align mode";
+    if (has_connector && !config.kv_cache.pool.rules.mamba_align_loads) {
+      return "no connector with a Mamba group in align mode";
+    }
     if (group.block_size != config.mamba_split_block_size()) {
       return "one block_size for all Mamba groups in align mode";
     }

@@ -93,8 +93,8 @@ struct SchedulerConfig : SchedulerSettings {
 /// max_concurrent_batches is 1 or 2 (with more, outputs of a preempted request arrive after it
 /// resumed, which upstream does not distinguish), and 1 with drafts but without asynchronous
 /// scheduling (upstream plans a negative number of tokens); no cross attention, which needs an
-/// encoder; Mamba align goes without a connector (v0.19.0 asserts; not modelled for v0.23.0) and
-/// with a budget and threshold of at least its block size.
+/// encoder; Mamba align has a budget and threshold of at least its block size, and no connector
+/// without Rules::mamba_align_loads.
 std::optional<std::string> check_config(const SchedulerConfig& config, bool has_connector);
 
 /// What a client asks for besides a prompt.

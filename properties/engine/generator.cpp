@@ -17,6 +17,7 @@
 #include "contract/engine/engine_target.h"
 #include "properties/core/left_out.h"
 #include "properties/draws/choices.h"
+#include "properties/kv_cache/arithmetic.h"
 #include "properties/kv_cache/group_draws.h"
 #include "properties/targets/rooms.h"
 
@@ -98,6 +99,13 @@ Config draw_small_engine(Assembly assembly, Choices& choices) {
   return config;
 }
 
+KVCacheSpec draw_align(Choices& choices, const Config& config) {
+  KVCacheSpec spec = mamba(config.hash_block_size);
+  spec.mamba_align = rules_of(config.profile).mamba_align_loads;
+  if (choices.once_in(4)) spec.num_speculative_blocks = 1 + choices.below(2);
+  return spec;
+}
+
 void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Config& config) {
   const std::uint32_t small = config.hash_block_size;
   const std::string_view drawn = shapes[choices.below(static_cast<std::uint32_t>(shapes.size()))];
@@ -120,6 +128,8 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
         return window_of(size + 1 + choices.below(size), size);
       case 'm':
         return mamba(size);
+      case 'a':
+        return draw_align(choices, config);
       default:
         return full(size);
     }
@@ -132,6 +142,18 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
     config.retention_interval = kv_cache::common_block_size(config) * choices.below(4);
   }
   if (config.groups.size() > 1) config.external_blocks_after_hits = !choices.once_in(4);
+  let_states_end_blocks(config);
+}
+
+void let_states_end_blocks(Config& config) {
+  for (const KVCacheSpec& spec : config.groups) {
+    if (!kv_cache::is_mamba_align(spec)) continue;
+    config.max_num_scheduled_tokens = 0;
+    config.max_num_batched_tokens += spec.block_size;
+    if (config.long_prefill_token_threshold > 0) {
+      config.long_prefill_token_threshold += spec.block_size;
+    }
+  }
 }
 
 void make_valid(Config& config) {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "contract/core/lists.h"
 #include "properties/core/broken_rule.h"
 #include "properties/core/invariant_values.h"
 #include "properties/core/left_out.h"
 #include "properties/engine/shown_requests.h"
+#include "properties/kv_cache/arithmetic.h"
 
 namespace kvfence::engine {
 namespace {
@@ -18,6 +20,12 @@ const LeftOut kOptimisticWindow(
     "upstream gives a window's blocks back as if the drafts in flight were accepted, and the step "
     "after a rejected one reads them (fixed in 0.33.0)",
     "engine/offloading/left_out/a_window_after_rejected_drafts.kvs");
+
+const LeftOut kDraftedState(
+    LeftOut::By::kRule, "rules of content: a state of Mamba in align mode, with drafts",
+    "where the state is depends on the drafts that are accepted; and under eagle upstream cuts the "
+    "last chunks of a prefill within a block, and caches that block with the state before the cut",
+    "engine/offloading/left_out/a_state_cut_within_a_block.kvs");
 
 /// `GPU block 3 on rank 0`
 std::string on_rank(std::size_t rank, std::string_view what, std::uint64_t number) {
@@ -36,6 +44,10 @@ std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown) {
   std::vector<BlockId> blocks = *shown.new_block_ids;
   std::erase_if(blocks, [&](BlockId block) { return named.contains(block); });
   return blocks;
+}
+
+std::span<const BlockId> blocks_from(const std::vector<BlockId>& table, std::size_t place) {
+  return std::span(table).subspan(std::min(place, table.size()));
 }
 
 }  // namespace
@@ -63,7 +75,8 @@ void take_in_step(const SchedulerObservation& shown, const SchedulerConfig& conf
     step.runs.push_back({each.request, *begin, *begin + each.num_tokens, tables.at(each.request)});
   }
   step.zeroed = *shown.new_block_ids;
-  step.has_drafts_ahead = config.async_scheduling && config.num_speculative_tokens > 0;
+  step.has_drafts = config.num_speculative_tokens > 0;
+  step.has_drafts_ahead = config.async_scheduling && step.has_drafts;
   if (config.policy != SchedulingPolicy::kPriority) return;
   for (const std::string& name : *shown.preempted) {
     step.victims.push_back({name, tables[name]});
@@ -111,7 +124,8 @@ std::vector<BlockId> lost_blocks(const SchedulerObservation& shown,
 }
 
 bool passes_over(const StepOnBlocks& step, const KVCacheSpec& group) {
-  return kOptimisticWindow(step.has_drafts_ahead && !group.is_full_attention());
+  return kOptimisticWindow(step.has_drafts_ahead && !group.is_full_attention()) ||
+         kDraftedState(step.has_drafts && kv_cache::is_mamba_align(group));
 }
 
 RankMemory::RankMemory(const Words& words, const KVCacheManagerConfig& config,
@@ -137,10 +151,14 @@ void RankMemory::compute(std::size_t rank, const StepOnBlocks& step, const Seque
   const auto is_forgiven = [&](GroupId group) { return passes_over(step, groups_[group]); };
   for (const Run& run : step.runs) {
     for (const Filled& filled : filled_by(run, sequences.at(run.request), groups_, blocks)) {
-      if (!is_forgiven(filled.group)) {
-        overwrite(rank, filled.block, run.request, filled.content);
-      } else if (!copy_over(rank, filled.block)) {
-        ranks_[rank].blocks[filled.block] = kAnything;
+      if (is_forgiven(filled.group)) continue;
+      overwrite(rank, filled.block, run.request, filled.content);
+    }
+    for (GroupId group = 0; group < groups_.size(); ++group) {
+      if (!is_forgiven(group)) continue;
+      for (BlockId block : blocks_from(run.table[group], run.begin / groups_[group].block_size)) {
+        if (block == kNullBlockId || copy_over(rank, block)) continue;
+        ranks_[rank].blocks[block] = kAnything;
       }
     }
   }

@@ -93,7 +93,7 @@ void draw_any_groups(Choices& choices, Config& config) {
 /// caching.
 std::vector<KVCacheSpec> usual_groups(Choices& choices, std::uint32_t small, std::uint32_t large,
                                       bool& enable_caching) {
-  switch (choices.below(14)) {
+  switch (choices.below(15)) {
     case 0:
       return {full(small)};
     case 1:
@@ -120,6 +120,8 @@ std::vector<KVCacheSpec> usual_groups(Choices& choices, std::uint32_t small, std
     case 12:
       enable_caching = false;
       return {full(small), cross(large)};
+    case 13:
+      return {mamba(choices, small)};
     default:
       break;
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "properties/core/left_out.h"
+#include "properties/kv_cache/arithmetic.h"
 
 namespace kvfence {
 namespace {
@@ -59,7 +60,11 @@ std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
   std::vector<Filled> filled;
   for (GroupId group = 0; group < groups.size(); ++group) {
     const std::uint32_t size = groups[group].block_size;
-    for (std::uint32_t place = run.begin / size; place * size < run.end; ++place) {
+    const bool is_align = kv_cache::is_mamba_align(groups[group]);
+    // A state moves on from the block of the token before to that of the last one.
+    const std::uint32_t from = run.begin > 0 ? (run.begin - 1) / size : 0;
+    const std::uint32_t first = is_align ? (run.end - 1) / size : run.begin / size;
+    for (std::uint32_t place = first; place * size < run.end; ++place) {
       if (place >= run.table[group].size()) break;
       const BlockId block = run.table[group][place];
       if (block == kNullBlockId) continue;
@@ -74,6 +79,9 @@ std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
         // The last token of a prompt that was completely found is computed again.
         if (is_own && before.end >= end) continue;
         if (!is_own && begin < run.begin) content = {};
+      } else if (is_align && run.begin > 0) {
+        const Content& before = blocks[run.table[group][from]];
+        if (!is_content_of(before, prefixes, group, from * size, run.begin)) content = {};
       }
       filled.push_back({block, group, content});
     }
@@ -91,6 +99,8 @@ std::optional<WrongRead> wrong_read(const Run& run, const Prefixes& prefixes,
     std::uint32_t first = 0;
     if (spec.kind == KVCacheSpecKind::kSlidingWindow) {
       first = run.begin + 1 - std::min(run.begin + 1, spec.sliding_window);
+    } else if (kv_cache::is_mamba_align(spec)) {
+      first = run.end - 1;  // filled_by has followed the state there
     } else if (spec.kind == KVCacheSpecKind::kMamba) {
       first = run.begin > 0 ? run.begin - 1 : 0;
     }

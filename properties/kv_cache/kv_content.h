@@ -70,7 +70,9 @@ struct Filled {
 };
 
 /// What the run writes into a rank's GPU blocks, given what they hold. The tokens of a request that
-/// has ended meanwhile are unknown: its blocks get no usable content.
+/// has ended meanwhile are unknown: its blocks get no usable content. Of Mamba in align mode the
+/// state after the last token, if that before the first is where it should be; not for runs with
+/// drafts.
 std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
                               const std::vector<KVCacheSpec>& groups,
                               const std::vector<Content>& blocks);

@@ -89,8 +89,9 @@ const std::vector<Canaries> kCanaries = {
              "window_freed_late",
          }},
     {.part = "engine.scheduler",
-     .commands_max = 200'000,
-     .rule_commands_max = 100'000,
+     // A load of several groups after a hit, with hardly a free block.
+     .commands_max = 1'000'000,
+     .rule_commands_max = 1'000'000,
      .shrunk_commands_max = 40,
      // Which requests get a turn, tokens and room, in which order, and what is computed or cached
      // earlier or later than needed; what workers and statistics get besides blocks.
@@ -113,6 +114,7 @@ const std::vector<Canaries> kCanaries = {
                             "resumed_load_sent_as_new",
                             "sharer_cut_back",
                             "skipped_order_reversed",
+                            "split_ignores_external_tokens",
                             "stale_output_taken",
                             "unverified_tokens_cached",
                             "victim_before_hides_nobody",

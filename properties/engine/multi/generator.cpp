@@ -14,7 +14,7 @@
 namespace kvfence::engine::multi {
 namespace {
 
-constexpr std::string_view kShapes[] = {"Fw", "wf", "fw", "w", "m", "f"};
+constexpr std::string_view kShapes[] = {"Fw", "wf", "fw", "Fa", "w", "m", "f"};
 
 MultiRecord& multi_of(Config& config) { return config.edit_connector<MultiRecord>(); }
 

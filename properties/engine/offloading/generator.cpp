@@ -27,8 +27,8 @@ namespace kvfence::engine::offloading {
 namespace {
 
 /// Of two windows the longer one is asked first, and the shorter one loses its blocks first.
-constexpr std::string_view kShapes[] = {"Fw", "Fw", "Ft", "Ft", "Fm", "Fwm", "Fww", "Ff", "wfw",
-                                        "w",  "m",  "nt", "nt", "f",  "f",   "f",   "f"};
+constexpr std::string_view kShapes[] = {"Fw", "Ft", "Fm", "Fwm", "Fww", "Ff", "wfw", "w", "m", "nt",
+                                        "nt", "nt", "nw", "nw",  "Fa",  "a",  "f",   "f", "f"};
 
 enum class Action : std::uint8_t { kReportAgain, kChangeTier, kLogStats };
 constexpr std::uint32_t kWeights[] = {2, 16, 3};

@@ -278,14 +278,13 @@ void draw_cache(Choices& choices, Config& config) {
   }
   const bool has_cross =
       contains(config.groups, KVCacheSpecKind::kCrossAttention, &KVCacheSpec::kind);
-  if (has_cross || choices.once_in(2)) {
-    config.groups = {full(config.hash_block_size)};
+  if (has_cross || choices.below(5) < 2) {
+    const bool is_align = choices.once_in(6);
+    config.groups = {is_align ? draw_align(choices, config) : full(config.hash_block_size)};
     config.retention_interval.reset();
     config.eagle_groups.clear();
   }
-  if (config.groups.size() > 1 && choices.once_in(2)) {
-    config.external_blocks_after_hits = choices.once_in(2);
-  }
+  if (config.groups.size() > 1) config.external_blocks_after_hits = !choices.once_in(4);
 }
 
 void draw_speculation(Choices& choices, Config& config) {
@@ -332,17 +331,10 @@ Config draw_config(Choices& choices) {
   config.kv_load_failure_policy =
       choices.once_in(2) ? KVLoadFailurePolicy::kRecompute : KVLoadFailurePolicy::kFail;
   const bool has_connector =
-      choices.once_in(2) && std::ranges::none_of(config.groups, kv_cache::is_mamba_align);
+      choices.once_in(2) && (rules_of(config.profile).mamba_align_loads ||
+                             std::ranges::none_of(config.groups, kv_cache::is_mamba_align));
   if (has_connector) config.connectors->emplace_back(ScriptedRecord());
-  // Mamba align needs whole blocks in every step.
-  for (const KVCacheSpec& spec : config.groups) {
-    if (!kv_cache::is_mamba_align(spec)) continue;
-    config.max_num_scheduled_tokens = 0;
-    config.max_num_batched_tokens += spec.block_size;
-    if (config.long_prefill_token_threshold > 0) {
-      config.long_prefill_token_threshold += spec.block_size;
-    }
-  }
+  let_states_end_blocks(config);
   // Some profiles refuse a retention interval or eagle by group, and some kinds refuse eagle.
   if (!is_accepted(config)) config.retention_interval.reset();
   if (!is_accepted(config)) config.eagle_groups.clear();

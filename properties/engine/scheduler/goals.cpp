@@ -64,6 +64,7 @@ constexpr Goal kGoals[] = {
     {"hit_before_load_of_groups", "with several groups tokens were loaded after a hit"},
     {"drafts_of_loaded", "a request whose tokens were loaded took drafts"},
     {"load_under_eagle", "tokens were loaded with eagle"},
+    {"load_under_mamba_align", "tokens were loaded with a Mamba group in align mode"},
     {"last_token_recomputed", "everything was loaded, so the last token is computed again"},
     {"drafts_all_accepted", "every draft of a request was right"},
     {"drafts_some_accepted", "some drafts of a request were right"},
@@ -358,6 +359,7 @@ class Counter : public GoalCounter<EngineTarget, kGoals> {
       add("hit_at_admission", has_hit);
       add("hit_before_load_of_groups", has_hit && is_loaded && config().groups.size() > 1);
       add("load_under_eagle", is_loaded && config().use_eagle);
+      add("load_under_mamba_align", is_loaded && config_.mamba_split_block_size().has_value());
       if (is_loaded) loaded_.insert(each.request);
     }
     for (const ScheduledCached& each : *after().cached_reqs) {

@@ -17,7 +17,8 @@
 namespace kvfence::engine::simple {
 namespace {
 
-constexpr std::string_view kShapes[] = {"Fw", "wf", "Fm", "Fwm", "F", "f", "f", "f", "f", "f"};
+constexpr std::string_view kShapes[] = {"Fw", "wf", "Fm", "Fwm", "Fa", "F",
+                                        "f",  "f",  "f",  "f",   "f"};
 
 const LeftOut kWindowOfOne(LeftOut::By::kGenerator, "engine.simple: a window of one token",
                            "it needs nothing from before, and upstream, under v0.19 or with eagle, "
