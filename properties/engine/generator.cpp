@@ -99,9 +99,9 @@ Config draw_small_engine(Assembly assembly, Choices& choices) {
   return config;
 }
 
-KVCacheSpec draw_align(Choices& choices, const Config& config) {
-  KVCacheSpec spec = mamba(config.hash_block_size);
-  spec.mamba_align = rules_of(config.profile).mamba_align_loads;
+KVCacheSpec draw_align(Choices& choices, std::uint32_t block_size) {
+  KVCacheSpec spec = mamba(block_size);
+  spec.mamba_align = true;
   if (choices.once_in(4)) spec.num_speculative_blocks = 1 + choices.below(2);
   return spec;
 }
@@ -129,7 +129,8 @@ void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Con
       case 'm':
         return mamba(size);
       case 'a':
-        return draw_align(choices, config);
+        return rules_of(config.profile).mamba_align_loads ? draw_align(choices, small)
+                                                          : mamba(small);
       default:
         return full(size);
     }

@@ -40,14 +40,14 @@ bool is_accepted(const Config& config);
 /// setting of the scheduler that goes with connectors.
 Config draw_small_engine(Assembly assembly, Choices& choices);
 
-/// Mamba, in align mode where that goes with a connector.
-KVCacheSpec draw_align(Choices& choices, const Config& config);
+/// Mamba in align mode, now and then with speculative blocks.
+KVCacheSpec draw_align(Choices& choices, std::uint32_t block_size);
 /// One group per letter of one of the shapes: `f` full attention, `F` the same with larger blocks
 /// in every second case, `w` a window of up to three blocks, `n` of one, `t` of two, `m` mamba, `a`
-/// mamba in align mode. Now and then a shape is repeated, to six groups and more, or blocks are
-/// larger. Draws a retention interval for windows, which make_valid removes where there are none.
-/// Draws external_blocks_after_hits for several groups: without it no request reads the GPU's
-/// cache.
+/// mamba in align mode where that goes with a connector. Now and then a shape is repeated, to six
+/// groups and more, or blocks are larger. Draws a retention interval for windows, which make_valid
+/// removes where there are none. Draws external_blocks_after_hits for several groups: without it no
+/// request reads the GPU's cache.
 void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Config& config);
 /// Raises the budget and the threshold by a block of each Mamba group in align mode, which needs
 /// whole blocks in every step.

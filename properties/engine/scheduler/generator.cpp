@@ -280,7 +280,8 @@ void draw_cache(Choices& choices, Config& config) {
       contains(config.groups, KVCacheSpecKind::kCrossAttention, &KVCacheSpec::kind);
   if (has_cross || choices.below(5) < 2) {
     const bool is_align = choices.once_in(6);
-    config.groups = {is_align ? draw_align(choices, config) : full(config.hash_block_size)};
+    const std::uint32_t block_size = config.hash_block_size;
+    config.groups = {is_align ? draw_align(choices, block_size) : full(block_size)};
     config.retention_interval.reset();
     config.eagle_groups.clear();
   }
