@@ -99,13 +99,6 @@ Config draw_small_engine(Assembly assembly, Choices& choices) {
   return config;
 }
 
-KVCacheSpec draw_align(Choices& choices, std::uint32_t block_size) {
-  KVCacheSpec spec = mamba(block_size);
-  spec.mamba_align = true;
-  if (choices.once_in(4)) spec.num_speculative_blocks = 1 + choices.below(2);
-  return spec;
-}
-
 void draw_groups(std::span<const std::string_view> shapes, Choices& choices, Config& config) {
   const std::uint32_t small = config.hash_block_size;
   const std::string_view drawn = shapes[choices.below(static_cast<std::uint32_t>(shapes.size()))];

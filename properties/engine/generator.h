@@ -40,8 +40,6 @@ bool is_accepted(const Config& config);
 /// setting of the scheduler that goes with connectors.
 Config draw_small_engine(Assembly assembly, Choices& choices);
 
-/// Mamba in align mode, now and then with speculative blocks.
-KVCacheSpec draw_align(Choices& choices, std::uint32_t block_size);
 /// One group per letter of one of the shapes: `f` full attention, `F` the same with larger blocks
 /// in every second case, `w` a window of up to three blocks, `n` of one, `t` of two, `m` mamba, `a`
 /// mamba in align mode where that goes with a connector. Now and then a shape is repeated, to six

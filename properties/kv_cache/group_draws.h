@@ -32,6 +32,14 @@ inline KVCacheSpec mamba(std::uint32_t block_size) {
   return {.kind = KVCacheSpecKind::kMamba, .block_size = block_size};
 }
 
+/// Mamba in align mode, now and then with speculative blocks.
+inline KVCacheSpec draw_align(Choices& choices, std::uint32_t block_size) {
+  KVCacheSpec spec = mamba(block_size);
+  spec.mamba_align = true;
+  if (choices.once_in(4)) spec.num_speculative_blocks = 1 + choices.below(2);
+  return spec;
+}
+
 namespace kv_cache {
 
 /// Tokens: the least common multiple of the groups' block sizes.
