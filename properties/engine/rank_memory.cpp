@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <span>
 
 #include "contract/core/lists.h"
 #include "properties/core/broken_rule.h"
@@ -46,10 +45,6 @@ std::vector<BlockId> new_blocks_of_nobody(const SchedulerObservation& shown) {
   return blocks;
 }
 
-std::span<const BlockId> blocks_from(const std::vector<BlockId>& table, std::size_t place) {
-  return std::span(table).subspan(std::min(place, table.size()));
-}
-
 }  // namespace
 
 std::string PlannedCopy::name() const {
@@ -72,11 +67,15 @@ void take_in_step(const SchedulerObservation& shown, const SchedulerConfig& conf
   for (const ScheduledRequest& each : *shown.scheduled) {
     const auto begin = num_computed_before(*shown.new_reqs, *shown.cached_reqs, each.request);
     if (!begin) continue;
-    step.runs.push_back({each.request, *begin, *begin + each.num_tokens, tables.at(each.request)});
+    step.runs.push_back(
+        {.request = each.request,
+         .begin = *begin,
+         .end = *begin + each.num_tokens,
+         .table = tables.at(each.request),
+         .has_drafts = config.num_speculative_tokens > 0,
+         .has_drafts_ahead = config.async_scheduling && config.num_speculative_tokens > 0});
   }
   step.zeroed = *shown.new_block_ids;
-  step.has_drafts = config.num_speculative_tokens > 0;
-  step.has_drafts_ahead = config.async_scheduling && step.has_drafts;
   if (config.policy != SchedulingPolicy::kPriority) return;
   for (const std::string& name : *shown.preempted) {
     step.victims.push_back({name, tables[name]});
@@ -123,9 +122,9 @@ std::vector<BlockId> lost_blocks(const SchedulerObservation& shown,
   return lost;
 }
 
-bool passes_over(const StepOnBlocks& step, const KVCacheSpec& group) {
-  return kOptimisticWindow(step.has_drafts_ahead && !group.is_full_attention()) ||
-         kDraftedState(step.has_drafts && kv_cache::is_mamba_align(group));
+bool passes_over(const Run& run, const KVCacheSpec& group) {
+  return kOptimisticWindow(run.has_drafts_ahead && !group.is_full_attention()) ||
+         kDraftedState(run.has_drafts && kv_cache::is_mamba_align(group));
 }
 
 RankMemory::RankMemory(const Words& words, const KVCacheManagerConfig& config,
@@ -148,17 +147,12 @@ void RankMemory::zero(std::size_t rank, const StepOnBlocks& step, const Sequence
 
 void RankMemory::compute(std::size_t rank, const StepOnBlocks& step, const Sequences& sequences) {
   const std::vector<Content>& blocks = ranks_[rank].blocks;
-  const auto is_forgiven = [&](GroupId group) { return passes_over(step, groups_[group]); };
   for (const Run& run : step.runs) {
     for (const Filled& filled : filled_by(run, sequences.at(run.request), groups_, blocks)) {
-      if (is_forgiven(filled.group)) continue;
-      overwrite(rank, filled.block, run.request, filled.content);
-    }
-    for (GroupId group = 0; group < groups_.size(); ++group) {
-      if (!is_forgiven(group)) continue;
-      for (BlockId block : blocks_from(run.table[group], run.begin / groups_[group].block_size)) {
-        if (block == kNullBlockId || copy_over(rank, block)) continue;
-        ranks_[rank].blocks[block] = kAnything;
+      if (!passes_over(run, groups_[filled.group])) {
+        overwrite(rank, filled.block, run.request, filled.content);
+      } else if (!copy_over(rank, filled.block)) {
+        ranks_[rank].blocks[filled.block] = kAnything;
       }
     }
   }
@@ -166,7 +160,7 @@ void RankMemory::compute(std::size_t rank, const StepOnBlocks& step, const Seque
     const Prefixes& prefixes = sequences.at(run.request);
     if (run.end > prefixes.num_tokens()) continue;
     const auto wrong = wrong_read(run, prefixes, groups_, blocks);
-    if (wrong && !is_forgiven(wrong->expected.group)) {
+    if (wrong && !passes_over(run, groups_[wrong->expected.group])) {
       broken_rule(*words_.a_step_reads_its_own, on_rank(rank, words_.block, wrong->block),
                   to_text(wrong->expected) + ", for " + run.request, to_text(wrong->actual));
     }

@@ -51,8 +51,6 @@ struct StepOnBlocks {
   std::vector<BlockId> zeroed;
   std::vector<PreemptedTable> victims;  ///< for forgive_victims
   std::vector<BlockId> lost;
-  bool has_drafts = false;
-  bool has_drafts_ahead = false;  ///< it may be planned with drafts that are rejected
 };
 
 /// The block tables that the workers know. They include requests that are gone, since steps in
@@ -80,9 +78,9 @@ std::vector<BlockId> lost_blocks(const SchedulerObservation& shown,
                                  const KVCacheManagerConfig& config,
                                  const std::vector<BlockId>& given);
 
-/// Whether the content of the group's blocks goes unchecked: a window, or a state, in a step with
-/// has_drafts_ahead; a state of Mamba in align mode in a step with has_drafts.
-bool passes_over(const StepOnBlocks& step, const KVCacheSpec& group);
+/// Whether the content of the group's blocks goes unchecked: a window, or a state, in a run with
+/// has_drafts_ahead; a state of Mamba in align mode in a run with has_drafts.
+bool passes_over(const Run& run, const KVCacheSpec& group);
 
 /// Copyable.
 class RankMemory {

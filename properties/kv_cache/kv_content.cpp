@@ -60,8 +60,8 @@ std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
   std::vector<Filled> filled;
   for (GroupId group = 0; group < groups.size(); ++group) {
     const std::uint32_t size = groups[group].block_size;
-    const bool is_align = kv_cache::is_mamba_align(groups[group]);
     // A state moves on from the block of the token before to that of the last one.
+    const bool is_align = kv_cache::is_mamba_align(groups[group]) && !run.has_drafts;
     const std::uint32_t from = run.begin > 0 ? (run.begin - 1) / size : 0;
     const std::uint32_t first = is_align ? (run.end - 1) / size : run.begin / size;
     for (std::uint32_t place = first; place * size < run.end; ++place) {

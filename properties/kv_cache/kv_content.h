@@ -60,6 +60,8 @@ struct Run {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
   BlocksByGroup table;
+  bool has_drafts = false;        ///< a state may be in any of its blocks
+  bool has_drafts_ahead = false;  ///< it may be planned with drafts that are rejected
 };
 
 /// A block that a run fills, and its new content.
@@ -71,8 +73,8 @@ struct Filled {
 
 /// What the run writes into a rank's GPU blocks, given what they hold. The tokens of a request that
 /// has ended meanwhile are unknown: its blocks get no usable content. Of Mamba in align mode the
-/// state after the last token, if that before the first is where it should be; not for runs with
-/// drafts.
+/// state after the last token, if that before the first is where it should be; with drafts any
+/// block.
 std::vector<Filled> filled_by(const Run& run, const Prefixes& prefixes,
                               const std::vector<KVCacheSpec>& groups,
                               const std::vector<Content>& blocks);

@@ -317,7 +317,7 @@ class Invariants final : public Rules {
       }
       for (const Run& run : step.runs) {
         for (const Filled& filled : filled_by(run, sequences_.at(run.request), groups, blocks)) {
-          const bool is_forgiven = passes_over(step, groups[filled.group]);
+          const bool is_forgiven = passes_over(run, groups[filled.group]);
           blocks[filled.block] = is_forgiven ? kAnything : filled.content;
         }
       }
@@ -326,7 +326,7 @@ class Invariants final : public Rules {
         if (run.end > prefixes.num_tokens()) continue;
         const bool is_loaded = loaded.count(run.request) > 0;
         const auto wrong = wrong_read(run, prefixes, is_loaded ? next_groups : groups, blocks);
-        if (wrong && !passes_over(step, groups[wrong->expected.group])) {
+        if (wrong && !passes_over(run, groups[wrong->expected.group])) {
           broken("a_step_reads_its_own",
                  std::string(to_text(role)) + "'s " + block_of(wrong->block, run.request),
                  to_text(wrong->expected), to_text(wrong->actual));
