@@ -170,8 +170,8 @@ void add_divergence(std::string& out, const Report& report) {
   for (const Line& line : report.scenario) {
     if (!is_command(line) || index++ != divergence.step) continue;
     add_row(out, "step",
-            std::to_string(divergence.step + 1) + " of " +
-                std::to_string(num_commands(report.scenario)) + ": " + print(line));
+            std::to_string(divergence.step) + " (command " + std::to_string(divergence.step + 1) +
+                " of " + std::to_string(num_commands(report.scenario)) + "): " + print(line));
   }
   if (!divergence.field.empty()) add_row(out, "field", divergence.field);
   add_sides(out, report);

@@ -104,7 +104,7 @@ TEST(ReportText, OfADisagreementShowsTheReferenceAsExpected) {
             "FAIL block_pool: optimized differs from reference\n"
             "  rule       free_queue must equal the reference's\n"
             "  seen by    lockstep\n"
-            "  step       2 of 2: free_blocks blocks=[3 2 1]\n"
+            "  step       1 (command 2 of 2): free_blocks blocks=[3 2 1]\n"
             "  field      free_queue[1]\n"
             "  expected   [3 2 1]   reference\n"
             "  actual     [3 10 2]  optimized\n"

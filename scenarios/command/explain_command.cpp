@@ -62,6 +62,7 @@ int explain_command(const ExplainCommandOptions& options) {
   const LoadedScenario loaded = required(load_scenario(options.file, options.episode));
   Scenario scenario = required(loaded.target->scenario(loaded.only(options.episode), options.file));
   check_drawing(options, scenario);
+  expect_writable({options.html_file, options.trace_file});
   const Outcome outcome =
       loaded.target->explain(scenario, options.file, options.subject, options.oracles);
   if (outcome.exit_code > exit_code::kDisagreement) return without_report(outcome, {});

@@ -198,6 +198,9 @@ Parsed<std::vector<std::string>> scenario_files(const std::vector<std::string>& 
 std::string shrunk_path(const std::string& path) {
   fs::path shown = path;
   if (path.ends_with(kGzipName)) shown.replace_extension();
+  // The folder of /dev/stdin, or of a pipe of the shell, is no place for files.
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) shown = shown.filename();
   return shown.replace_extension(".shrunk.kvs").string();
 }
 

@@ -45,7 +45,7 @@ Parsed<LoadedScenario> load_scenario(const std::string& path,
 /// The files that the paths name; folders are searched for *.kvs and *.kvs.gz. Sorted.
 Parsed<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths);
 
-/// "a/b.shrunk.kvs" for "a/b.kvs" and "a/b.kvs.gz".
+/// "a/b.shrunk.kvs" for "a/b.kvs" and "a/b.kvs.gz"; "b.shrunk.kvs" if "a/b" is no file but a pipe.
 std::string shrunk_path(const std::string& path);
 
 }  // namespace kvfence

@@ -34,6 +34,7 @@ int record_scenario(const RecordCommandOptions& options) {
   const LoadedScenario loaded =
       required(load_scenario(options.scenario_file, options.record.episode));
   const std::string path = options.out.empty() ? options.scenario_file : options.out;
+  expect_writable({path});
   std::string text;
   const Outcome outcome = loaded.target->record_document(
       loaded.only(options.record.episode), options.scenario_file, options.record,

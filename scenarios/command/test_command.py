@@ -78,9 +78,12 @@ class Output(Command):
 
     def test_a_file_that_cannot_be_written_is_found_before_the_run(self):
         self.write("a.kvs", *self.SCENARIO)
+        race = str(HERE / Explain.RACE)
         check = ("check", "--target", "block_pool", "--commands", "9")
         for *arguments, path in ((*check, "--junit", "gone/a.xml"), (*check, "--junit", "."), (*check, "--junit", "a.kvs/b"),
                                  ("run", "a.kvs", "--junit", "gone/a.xml"), ("shrink", "a.kvs", "--out", "gone/a.kvs"),
+                                 ("record", "a.kvs", "--out", "gone/a.kvs"), ("record", "a.kvs", "--out", "."),
+                                 ("explain", race, "--html", "gone/a.html"), ("explain", race, "--trace", "."),
                                  ("record", "--out", "gone/a.kvs"), ("audit", "a.kvs", "--junit", "gone/a.xml"),
                                  ("replay", str(EXCERPT), "--csv", "gone/a.csv"),
                                  ("replay", str(EXCERPT), "--target", "scheduler", "--svg", "gone/a.svg")):
@@ -149,6 +152,15 @@ class Check(Command):
         self.assertEqual(shlex.split(last)[3], f"{out}/kvfence-block_pool-seed1-episode2.kvs")
         again = self.expect(DISAGREEMENT, *shlex.split(last)[2:])
         self.assertEqual(shlex.split(again.stdout.splitlines()[-1])[:3], shlex.split(last)[:3])
+
+    def test_what_fails_from_a_pipe_is_shrunk_into_this_folder(self):
+        text = "target block_pool\nget_new_blocks num_blocks=2\nfree_blocks blocks=[1 2]\n"
+        done = subprocess.run([KVFENCE, "run", "/dev/stdin", "--planted-bug", "free_reverses_list"], cwd=self.folder,
+                              input=text, text=True, capture_output=True, timeout=300)
+        self.assertEqual(done.returncode, DISAGREEMENT, done.stderr)
+        last = done.stdout.splitlines()[-1]
+        self.assertEqual(last, "reproduce: kvfence run stdin.shrunk.kvs --planted-bug free_reverses_list")
+        self.expect(DISAGREEMENT, *shlex.split(last)[2:])
 
     def test_a_failure_that_cannot_be_written_is_drawn_again(self):
         name = "kvfence-block_pool-seed1-episode2.kvs"
@@ -615,6 +627,9 @@ class Explain(Command):
         self.assertIn("Both sides agree", self.expect(AGREE, "explain", name).stdout)
         text = self.expect(DISAGREEMENT, "explain", name, "--planted-bug", "free_reverses_list").stdout
         self.assertIn("the queues differ", text)
+        self.assertIn("\n  step 1, free_queue[5]\n", text)
+        done = self.expect(DISAGREEMENT, "run", name, "--planted-bug", "free_reverses_list", "--no-shrink")
+        self.assertIn("  step       1 (command 2 of 2): free_blocks", done.stdout)
         text = self.expect(AGREE, "explain", name, "--planted-bug", "free_reverses_list", "--oracles", "rules").stdout
         self.assertIn("Nothing was found, judged by rules alone.", text)
 
