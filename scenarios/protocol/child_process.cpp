@@ -73,6 +73,9 @@ bool write_all(int descriptor, std::string_view text) {
 }
 
 std::string ChildEnd::to_text() const {
+  if (output_is_held) {
+    return ChildEnd{kind, number}.to_text() + " (a process that it left holds its output open)";
+  }
   switch (kind) {
     case Kind::kNotStarted:
       return std::string("could not be started (") + std::strerror(number) + ")";
@@ -206,7 +209,7 @@ std::optional<std::string_view> ChildProcess::read_line(std::chrono::millisecond
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     if (left.count() <= 0) {
-      end_ = {ChildEnd::Kind::kTimedOut, static_cast<int>(timeout.count())};
+      end_ = end_of_wait(timeout);
       return std::nullopt;
     }
     poll_all(left);
@@ -301,7 +304,20 @@ bool ChildProcess::wait_for_exit(std::chrono::milliseconds timeout) {
 ChildEnd ChildProcess::end_of_output() {
   const bool exited = wait_for_exit(options_.grace);
   drain_stderr();
-  if (!exited) return {ChildEnd::Kind::kClosedOutput, 0};
+  return exited ? how_it_exited() : ChildEnd{ChildEnd::Kind::kClosedOutput, 0};
+}
+
+ChildEnd ChildProcess::end_of_wait(std::chrono::milliseconds waited) {
+  if (exit_info().si_pid != process_) {
+    return {ChildEnd::Kind::kTimedOut, static_cast<int>(waited.count())};
+  }
+  drain_stderr();
+  ChildEnd end = how_it_exited();
+  end.output_is_held = true;
+  return end;
+}
+
+ChildEnd ChildProcess::how_it_exited() const {
   const siginfo_t info = exit_info();
   return {info.si_code == CLD_EXITED ? ChildEnd::Kind::kExited : ChildEnd::Kind::kKilled,
           info.si_status};

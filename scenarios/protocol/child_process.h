@@ -38,6 +38,8 @@ struct ChildEnd {
   };
   Kind kind = Kind::kExited;
   int number = 0;
+  /// It exited, and a process that it left holds its output open, but wrote nothing in time.
+  bool output_is_held = false;
 
   /// "exited with status 3", "was killed by signal 9 (Killed)", ...
   std::string to_text() const;
@@ -106,6 +108,8 @@ class ChildProcess {
   siginfo_t exit_info() const;
   bool wait_for_exit(std::chrono::milliseconds timeout);
   ChildEnd end_of_output();
+  ChildEnd end_of_wait(std::chrono::milliseconds waited);
+  ChildEnd how_it_exited() const;
 
   ChildProcessOptions options_;
   pid_t process_ = -1;

@@ -80,6 +80,13 @@ TEST(ChildProcess, SilenceIsReported) {
   EXPECT_EQ(end_of(child, kShort), "timed out after 100 ms");
 }
 
+TEST(ChildProcess, AnExitIsReportedAlsoIfAnotherProcessHoldsTheOutput) {
+  ChildProcess child("sleep 60 & exit 3", quiet(kShort));
+  EXPECT_EQ(end_of(child, kShort),
+            "exited with status 3 (a process that it left holds its output open)");
+  EXPECT_EQ(child.end()->kind, Kind::kExited);
+}
+
 TEST(ChildProcess, ClosedOutputIsNotAnExit) {
   ChildProcess child("exec >&-; cat >/dev/null", quiet(kShort));
   EXPECT_EQ(end_of(child), "closed its output");
