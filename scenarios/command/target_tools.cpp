@@ -265,9 +265,17 @@ Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
     // Once, before each of several processes starts one.
     Pair pair(sides_);
     static_cast<void>(pair.open(subject, /*pass_on_stderr=*/false));
+    const auto start = std::chrono::steady_clock::now();
     const auto failure = pair.outside->start();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (failure && failure->kind == ImplementationFailure::Kind::kUnavailable) {
       return *pair.refusal(divergence_of(*pair.actual, *failure, 0));
+    }
+    // Others would take as long to say the same. One that fails at once is started again, with its
+    // stderr.
+    if (failure && seconds >= subject.timeout_seconds) {
+      return never_started(*pair.expected, *pair.actual, *failure, options, seconds);
     }
   }
   ContainedCheck contained{
@@ -285,6 +293,26 @@ Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
                  .memory_bytes = subject.memory_bytes()},
       .jobs = jobs};
   return check_contained(contained, options);
+}
+
+Outcome TargetTools::never_started(const Implementation& expected, const Implementation& actual,
+                                   const ImplementationFailure& failure,
+                                   const CheckOptions& options, double seconds) const {
+  Outcome outcome;
+  outcome.exit_code = exit_code::kDisagreement;
+  Report& report = outcome.report;
+  report.target = sides_.target().name;
+  report.seed = options.seed;
+  report.episode = options.episode.value_or(0);
+  report.source = "random, seed " + std::to_string(report.seed) + ", before its first command";
+  report.expected_name = expected.name();
+  report.actual_name = actual.name();
+  report.oracles = options.oracles;
+  report.seconds = seconds;
+  report.disagreements = 1;
+  report.divergence = divergence_of(actual, failure, 0);
+  report.scenario = to_document(Scenario(sides_.target()));
+  return outcome;
 }
 
 Outcome TargetTools::checked_here(const Checks& checks, const Subject& subject,

@@ -136,6 +136,10 @@ class TargetTools {
                   std::uint32_t jobs) const;
   /// In this process.
   Outcome checked_here(const Checks& checks, const Subject& subject, CheckOptions options) const;
+  /// The report of a child that failed before it had a configuration.
+  Outcome never_started(const Implementation& expected, const Implementation& actual,
+                        const ImplementationFailure& failure, const CheckOptions& options,
+                        double seconds) const;
 
   const TargetSides& sides_;
 };

@@ -433,6 +433,16 @@ class Outside(Command):
         again = self.expect(DISAGREEMENT, *shlex.split(done.stdout.splitlines()[-1])[2:], "--no-shrink")
         self.assertIn("timed out after 1000 ms", again.stdout)
 
+    def test_a_child_that_is_slow_to_fail_is_started_once(self):
+        child = "echo >>starts; sleep 1.2; exit 3"
+        check = ("check", "--target", "eviction", "--jobs", "2", "--timeout", "1", "--sut", child)
+        done = self.expect(DISAGREEMENT, *check)
+        self.assertIn("exited with status 3 while an answer was expected", done.stdout)
+        self.assertEqual((self.folder / "starts").read_text(), "\n")
+        again = self.expect(DISAGREEMENT, *shlex.split(done.stdout.splitlines()[-1])[2:])
+        self.assertIn("exited with status 3 while an answer was expected", again.stdout)
+        self.assertEqual((self.folder / "starts").read_text(), "\n\n")
+
     def test_a_child_that_keeps_something_from_one_episode_to_the_next(self):
         keeping = self.pool_of_its_own("    COUNT = [0]", "    def touch(self, blocks):", "        self.COUNT[0] += 1",
                                        "        return 'error=unknown_block' if self.COUNT[0] > 60 else super().touch(blocks)",

@@ -185,6 +185,9 @@ ImplementationFailure OutsideImplementation::malformed_output(std::string_view f
 ImplementationFailure OutsideImplementation::ended() {
   const ChildEnd end = *child_->end();
   std::string message = end.to_text() + " while an answer was expected";
+  if (!has_answered_ && end.kind == ChildEnd::Kind::kTimedOut) {
+    message += ", the first one: does it flush what it writes?";
+  }
   if (!child_->stderr_lines().empty()) {
     message += "; last on its stderr: " + in_quotes(child_->stderr_lines().back());
   }

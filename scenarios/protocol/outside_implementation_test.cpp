@@ -240,8 +240,10 @@ TEST(OutsideImplementation, TimesOutAtTheLimit) {
   EXPECT_EQ(message(outside.collect(observation)).substr(0, 22), "timed out after 200 ms");
 
   options.start_timeout = milliseconds(100);
-  EXPECT_EQ(message(Outside("cat >/dev/null", options).reset(Config{})),
-            "timed out after 100 ms while an answer was expected");
+  EXPECT_EQ(
+      message(Outside("cat >/dev/null", options).reset(Config{})),
+      "timed out after 100 ms while an answer was expected, the first one: does it flush what "
+      "it writes?");
 }
 
 TEST(OutsideImplementation, ClosedOutput) {
