@@ -22,6 +22,7 @@
 #include "contract/core/state_digest.h"
 #include "contract/scheduler/scheduler.h"
 #include "optimized/base/block_lists.h"
+#include "optimized/base/ceil_div.h"
 #include "optimized/base/open_table.h"
 #include "optimized/base/request_list.h"
 #include "optimized/base/slots.h"
@@ -31,10 +32,6 @@
 
 namespace kvfence::optimized {
 namespace {
-
-std::uint32_t ceil_div(std::uint32_t dividend, std::uint32_t divisor) {
-  return (dividend + divisor - 1) / divisor;
-}
 
 /// Offloaded blocks that a lookup needs at its end; 0: all.
 std::uint32_t window_of(const KVCacheSpec& spec, std::uint32_t offloaded_block_size) {

@@ -23,6 +23,7 @@
 #include "contract/core/state_digest.h"
 #include "contract/pool/observe_blocks.h"
 #include "contract/scheduler/scheduler.h"
+#include "optimized/base/ceil_div.h"
 #include "optimized/base/request_list.h"
 #include "optimized/base/slots.h"
 #include "optimized/connectors/simple/simple_cpu_offload.h"
@@ -30,10 +31,6 @@
 
 namespace kvfence::optimized {
 namespace {
-
-std::uint32_t ceil_div(std::uint32_t dividend, std::uint32_t divisor) {
-  return dividend / divisor + (dividend % divisor != 0 ? 1 : 0);
-}
 
 /// Free blocks that the lazy walk looks at in a step: twice the most that a step takes of a group.
 std::uint32_t num_blocks_to_walk(const KVCacheManagerConfig& config) {
