@@ -74,15 +74,20 @@ stage() {
   return "$code"
 }
 
-# The argument of `cmake` for a compiler cache, or nothing if there is none.
-ccache_argument() {
-  if command -v ccache >/dev/null; then printf '%s' -DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+# The argument of `cmake` for what runs the compiler: with an allocator with which clang takes a tenth less time, and
+# from a cache, as far as they are installed.
+launcher_argument() {
+  local launcher= allocator
+  allocator=$(/sbin/ldconfig -p 2>/dev/null | awk '/libmimalloc\.so/ {found = $NF} END {print found}') || true
+  [ -z "$allocator" ] || launcher="env;LD_PRELOAD=$allocator"
+  if command -v ccache >/dev/null; then launcher="${launcher:+$launcher;}ccache"; fi
+  [ -z "$launcher" ] || printf '%s' "-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher"
 }
 
 # configure_for_use BUILD: the command and the libraries, no tests, quick to compile.
 configure_for_use() {
   cmake --preset release -B "$1" -DKVFENCE_BUILD_TESTS=OFF -DKVFENCE_BUILD_BENCHMARKS=OFF \
-    -DKVFENCE_CUDA=OFF -DKVFENCE_WERROR=OFF -DKVFENCE_UNITY=ON -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" $(ccache_argument)
+    -DKVFENCE_CUDA=OFF -DKVFENCE_WERROR=OFF -DKVFENCE_UNITY=ON -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" $(launcher_argument)
 }
 
 # listed_packages WHEN...: the names in ci/packages.txt that are needed at one of these times.
