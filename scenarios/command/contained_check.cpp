@@ -309,8 +309,9 @@ class Checker {
   /// what earlier episodes changed, as in a child that keeps a table across its `config`.
   void settle(Outcome& outcome) {
     if (!reproduces_alone_) return;
-    // Nothing can be left out, and each try may wait for a child that does not answer.
-    if (outcome.report.commands == 0 && outcome.report.divergence->oracle == "implementation") {
+    // No command can be left out, and each try may wait for a child that does not answer.
+    if (options_.scenario && outcome.report.divergence->oracle == "implementation" &&
+        parsed(outcome.report.scenario)->steps.empty()) {
       return;
     }
     const bool is_crash = outcome.report.divergence->oracle == kCrash;

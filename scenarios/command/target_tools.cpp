@@ -115,10 +115,9 @@ class TargetTools::Pair {
   explicit Pair(const TargetSides& sides) : expected(sides.make_reference()), sides_(sides) {}
 
   /// Makes the actual side; an outcome if that cannot be done.
-  std::optional<Outcome> open(const Subject& subject, bool pass_on_stderr = true) {
+  std::optional<Outcome> open(const Subject& subject) {
     if (!subject.sut_command.empty()) {
       OutsideOptions options;
-      options.child.pass_on_stderr = pass_on_stderr;
       options.answer_timeout =
           std::chrono::milliseconds(static_cast<std::int64_t>(subject.timeout_seconds * 1000));
       options.start_timeout = std::max(options.start_timeout, options.answer_timeout);
@@ -264,18 +263,11 @@ Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
   if (is_outside && !options.scenario) {
     // Once, before each of several processes starts one.
     Pair pair(sides_);
-    static_cast<void>(pair.open(subject, /*pass_on_stderr=*/false));
-    const auto start = std::chrono::steady_clock::now();
-    const auto failure = pair.outside->start();
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (failure && failure->kind == ImplementationFailure::Kind::kUnavailable) {
-      return *pair.refusal(divergence_of(*pair.actual, *failure, 0));
-    }
-    // Others would take as long to say the same. One that fails at once is started again, with its
-    // stderr.
-    if (failure && seconds >= subject.timeout_seconds) {
-      return never_started(*pair.expected, *pair.actual, *failure, options, seconds);
+    static_cast<void>(pair.open(subject));
+    if (const auto failure = pair.outside->start()) {
+      return failure->kind == ImplementationFailure::Kind::kUnavailable
+                 ? *pair.refusal(divergence_of(*pair.actual, *failure, 0))
+                 : never_started(*pair.expected, *pair.actual, *failure, options);
     }
   }
   ContainedCheck contained{
@@ -297,7 +289,7 @@ Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
 
 Outcome TargetTools::never_started(const Implementation& expected, const Implementation& actual,
                                    const ImplementationFailure& failure,
-                                   const CheckOptions& options, double seconds) const {
+                                   const CheckOptions& options) const {
   Outcome outcome;
   outcome.exit_code = exit_code::kDisagreement;
   Report& report = outcome.report;
@@ -308,7 +300,6 @@ Outcome TargetTools::never_started(const Implementation& expected, const Impleme
   report.expected_name = expected.name();
   report.actual_name = actual.name();
   report.oracles = options.oracles;
-  report.seconds = seconds;
   report.disagreements = 1;
   report.divergence = divergence_of(actual, failure, 0);
   report.scenario = to_document(Scenario(sides_.target()));

@@ -138,8 +138,7 @@ class TargetTools {
   Outcome checked_here(const Checks& checks, const Subject& subject, CheckOptions options) const;
   /// The report of a child that failed before it had a configuration.
   Outcome never_started(const Implementation& expected, const Implementation& actual,
-                        const ImplementationFailure& failure, const CheckOptions& options,
-                        double seconds) const;
+                        const ImplementationFailure& failure, const CheckOptions& options) const;
 
   const TargetSides& sides_;
 };
