@@ -74,7 +74,7 @@ stage() {
   return "$code"
 }
 
-# The argument of `cmake` for what runs the compiler: with an allocator with which clang takes a tenth less time, and
+# The argument of `cmake` for what runs the compiler: with an allocator with which clang takes less time, and
 # from a cache, as far as they are installed.
 launcher_argument() {
   local launcher= allocator

@@ -1,5 +1,7 @@
 #include "scenarios/command/target_tools.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -14,6 +16,7 @@
 #include "scenarios/command/contained_check.h"
 #include "scenarios/command/output.h"
 #include "scenarios/command/shell_word.h"
+#include "scenarios/protocol/child_process.h"
 #include "scenarios/protocol/outside_implementation.h"
 #include "scenarios/protocol/serve.h"
 #include "scenarios/story/explain.h"
@@ -115,9 +118,10 @@ class TargetTools::Pair {
   explicit Pair(const TargetSides& sides) : expected(sides.make_reference()), sides_(sides) {}
 
   /// Makes the actual side; an outcome if that cannot be done.
-  std::optional<Outcome> open(const Subject& subject) {
+  std::optional<Outcome> open(const Subject& subject, bool pass_on_stderr = true) {
     if (!subject.sut_command.empty()) {
       OutsideOptions options;
+      options.child.pass_on_stderr = pass_on_stderr;
       options.answer_timeout =
           std::chrono::milliseconds(static_cast<std::int64_t>(subject.timeout_seconds * 1000));
       options.start_timeout = std::max(options.start_timeout, options.answer_timeout);
@@ -263,11 +267,15 @@ Outcome TargetTools::checked(const Checks& checks, const Subject& subject,
   if (is_outside && !options.scenario) {
     // Once, before each of several processes starts one.
     Pair pair(sides_);
-    static_cast<void>(pair.open(subject));
+    static_cast<void>(pair.open(subject, /*pass_on_stderr=*/false));
     if (const auto failure = pair.outside->start()) {
-      return failure->kind == ImplementationFailure::Kind::kUnavailable
-                 ? *pair.refusal(divergence_of(*pair.actual, *failure, 0))
-                 : never_started(*pair.expected, *pair.actual, *failure, options);
+      if (auto refused = pair.refusal(divergence_of(*pair.actual, *failure, 0))) {
+        return std::move(*refused);
+      }
+      for (const std::string& line : pair.outside->last_stderr()) {
+        write_all(STDERR_FILENO, line + "\n");
+      }
+      return never_started(*pair.expected, *pair.actual, *failure, options);
     }
   }
   ContainedCheck contained{

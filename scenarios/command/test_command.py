@@ -362,9 +362,10 @@ class Outside(Command):
         for command, words in (("exit 3", "exited with status 3"), ("echo hi; cat", "sent malformed output: found 'hi'")):
             self.assertIn(words, self.check(DISAGREEMENT, command).stdout, command)
         done = self.check(CANNOT_RUN, "no-such-command-here", "--jobs", "4")
-        shell, own = done.stderr.splitlines()
-        self.assertIn("no-such-command-here", shell)
-        self.assertIn("no-such-command-here: exited with status 127", own)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("no-such-command-here: exited with status 127", done.stderr)
+        done = self.check(DISAGREEMENT, "echo why >&2; exit 3", "--jobs", "4")
+        self.assertEqual(done.stderr, "why\n")
 
     def test_what_the_child_does_not_have_is_left_out_and_named(self):
         child = f"python3 -B {HERE / 'adapters' / 'minimal_pool.py'}"

@@ -203,6 +203,8 @@ ImplementationFailure OutsideImplementation::ended() {
 }
 
 ImplementationFailure OutsideImplementation::fail(std::string message) {
+  last_stderr_.clear();
+  if (child_) last_stderr_ = child_->stderr_lines();
   child_.reset();
   return {std::move(message)};
 }

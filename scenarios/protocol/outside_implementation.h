@@ -49,6 +49,8 @@ class OutsideImplementation final : public Implementation {
   /// Starts the child, unless it runs, and reads its answer to `target`.
   /// Errors: kUnavailable: the shell cannot run the command, or the child does not have the target.
   std::optional<ImplementationFailure> start();
+  /// What the child that failed wrote last to its stderr, as lines.
+  const std::deque<std::string>& last_stderr() const { return last_stderr_; }
 
   std::optional<ImplementationFailure> reset(const Setup& setup) override;
   std::size_t window() const override { return 256; }
@@ -93,6 +95,7 @@ class OutsideImplementation final : public Implementation {
   std::vector<std::string_view> reported_;  ///< those that the child has
   std::uint32_t corrections_ = 0;
   std::unique_ptr<ChildProcess> child_;
+  std::deque<std::string> last_stderr_;
   bool has_answered_ = false;  ///< the child that runs
   std::string outgoing_;
   Line reply_;
